@@ -1,0 +1,182 @@
+"""One daemon thread owns rein_nb's event loop for the whole process.
+
+Synchronous calls (`llm.chat`, `agent.run`) hand their coroutine to it, so they work in a script, in a notebook cell whose own loop is
+running, and in any thread; nobody's loop is ever patched. HTTP clients are kept per loop, so mixing sync and async calls is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_SLICE_S = 0.1
+"""How often a waiting caller wakes, so that a kernel interrupt lands within this many seconds."""
+
+_GRACE_S = 5.0
+"""How long an interrupted caller waits for its work to wind down."""
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_pid: int | None = None
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The process's own event loop, running in its daemon thread; started at the first call, and again after a fork."""
+    global _loop, _pid
+    with _lock:
+        if _loop is None or _loop.is_closed() or _pid != os.getpid():
+            loop = asyncio.new_event_loop()
+            started = threading.Event()
+
+            def run() -> None:
+                asyncio.set_event_loop(loop)
+                loop.call_soon(started.set)
+                loop.run_forever()
+
+            threading.Thread(target=run, name="rein_nb-loop", daemon=True).start()
+            started.wait()
+            _loop, _pid = loop, os.getpid()
+        return _loop
+
+
+def in_background_loop() -> bool:
+    """Whether the calling code runs on the process's own loop, where a synchronous call would wait for itself."""
+    try:
+        return asyncio.get_running_loop() is _loop
+    except RuntimeError:
+        return False
+
+
+def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine on the process's own loop, in a copy of the caller's context. Returns a concurrent future."""
+    context = contextvars.copy_context()
+    loop = background_loop()
+    future: Future[T] = Future()
+    task_box: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        if not future.set_running_or_notify_cancel():
+            coro.close()
+            return
+        task = loop.create_task(coro, context=context)
+        task_box.append(task)
+        task.add_done_callback(finish)
+
+    def finish(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            future.set_exception(FutureCancelled())
+        elif (exc := task.exception()) is not None:
+            future.set_exception(exc)
+        else:
+            future.set_result(task.result())
+
+    def cancel_task() -> None:
+        if task_box:
+            task_box[0].cancel()
+
+    future.rein_cancel = lambda: loop.call_soon_threadsafe(cancel_task)  # type: ignore[attr-defined]
+    loop.call_soon_threadsafe(start)
+    return future
+
+
+def cancel(future: Future[Any]) -> None:
+    """Cancel work started by `submit`."""
+    if not future.cancel():
+        future.rein_cancel()  # type: ignore[attr-defined]
+
+
+def run_sync(coro: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from synchronous code, whether or not the caller's thread has a running loop.
+
+    A KeyboardInterrupt cancels the work, waits for it to wind down, and is raised again.
+
+    Raises
+    ------
+    RuntimeError
+        When called on rein_nb's own loop (a synchronous call inside an async tool): use the async form there.
+    """
+    if in_background_loop():
+        coro.close()
+        raise RuntimeError("a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form")
+    future = submit(coro)
+    try:
+        while True:
+            try:
+                return future.result(_SLICE_S)
+            except TimeoutError:
+                if future.done():
+                    raise
+    except KeyboardInterrupt:
+        _wind_down(future)
+        raise
+
+
+def _wind_down(future: Future[Any]) -> None:
+    cancel(future)
+    try:
+        future.exception(_GRACE_S)
+    except (TimeoutError, FutureCancelled):
+        pass
+
+
+async def wait_in_slices(future: Future[T]) -> T:
+    """Await work on the process's own loop from another loop, waking often enough for a kernel interrupt to land.
+
+    Cancelling the waiter cancels the work and waits for it to wind down.
+    """
+    waiter = asyncio.wrap_future(future)
+    try:
+        while not waiter.done():
+            await asyncio.wait([waiter], timeout=_SLICE_S)
+        return waiter.result()
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        if not future.done():
+            cancel(future)
+            with_grace = asyncio.get_running_loop().time() + _GRACE_S
+            while not future.done() and asyncio.get_running_loop().time() < with_grace:
+                await asyncio.sleep(0.005)
+        raise
+
+
+_END = object()
+
+
+def iterate_sync(source: AsyncIterator[T]) -> Iterator[T]:
+    """Iterate an async iterator from synchronous code. Leaving early closes the source and waits for that."""
+    if in_background_loop():
+        raise RuntimeError("a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form")
+    items: queue.Queue[Any] = queue.Queue()
+
+    async def pump() -> None:
+        try:
+            async for item in source:
+                items.put(item)
+        finally:
+            closer = getattr(source, "aclose", None)
+            if closer is not None:
+                await closer()
+            items.put(_END)
+
+    future = submit(pump())
+    try:
+        while True:
+            try:
+                item = items.get(timeout=_SLICE_S)
+            except queue.Empty:
+                continue
+            if item is _END:
+                break
+            yield item
+        future.result(_GRACE_S)
+    finally:
+        if not future.done():
+            _wind_down(future)

@@ -1,0 +1,125 @@
+"""The vocabulary: plain data that every other room speaks.
+
+Lives here: messages and their parts, usage, finish reasons, errors, requests, options, the deltas a
+dialect emits and the events an accumulator emits, and the one redaction function.
+
+May import: pydantic and the standard library. May not know: any provider, any wire field, any I/O.
+"""
+
+from rein_nb.ir import deltas
+from rein_nb.ir.completion import Completion, Timing
+from rein_nb.ir.errors import (
+    AuthenticationError,
+    BadRequest,
+    ConnectionFailed,
+    ContentFiltered,
+    ContextOverflow,
+    ErrorInfo,
+    InvalidRequest,
+    MalformedResponse,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    ProviderError,
+    RateLimited,
+    ReinError,
+    RequestCancelled,
+    ServerError,
+    StreamCut,
+    TimedOut,
+    UnsupportedOption,
+)
+from rein_nb.ir.events import (
+    PartDone,
+    RefusalDelta,
+    StreamChunk,
+    StreamDone,
+    StreamError,
+    StreamEvent,
+    StreamRetry,
+    StreamStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from rein_nb.ir.finish import FinishReason, TurnOutcome, normalize_finish_reason
+from rein_nb.ir.messages import Message, Origin
+from rein_nb.ir.parts import (
+    Citation,
+    MediaPart,
+    Part,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    ToolStatus,
+)
+from rein_nb.ir.redaction import Redactor, redact
+from rein_nb.ir.request import Options, OutputFormat, Request, ToolChoice, ToolSpec, sanitize_tool_name
+from rein_nb.ir.usage import Usage
+
+__all__ = [
+    "AuthenticationError",
+    "BadRequest",
+    "Citation",
+    "Completion",
+    "ConnectionFailed",
+    "ContentFiltered",
+    "ContextOverflow",
+    "ErrorInfo",
+    "FinishReason",
+    "InvalidRequest",
+    "MalformedResponse",
+    "MediaPart",
+    "Message",
+    "NotFound",
+    "Options",
+    "Origin",
+    "OutputFormat",
+    "Overloaded",
+    "Part",
+    "PartDone",
+    "PermissionDenied",
+    "ProviderError",
+    "RateLimited",
+    "Redactor",
+    "RefusalDelta",
+    "RefusalPart",
+    "ReinError",
+    "Request",
+    "RequestCancelled",
+    "ServerError",
+    "ServerToolPart",
+    "StreamChunk",
+    "StreamCut",
+    "StreamDone",
+    "StreamError",
+    "StreamEvent",
+    "StreamRetry",
+    "StreamStart",
+    "TextDelta",
+    "TextPart",
+    "ThinkingDelta",
+    "ThinkingPart",
+    "TimedOut",
+    "Timing",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallDone",
+    "ToolCallStart",
+    "ToolChoice",
+    "ToolResult",
+    "ToolSpec",
+    "ToolStatus",
+    "TurnOutcome",
+    "UnsupportedOption",
+    "Usage",
+    "deltas",
+    "normalize_finish_reason",
+    "redact",
+    "sanitize_tool_name",
+]

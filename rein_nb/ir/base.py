@@ -1,0 +1,85 @@
+"""The base model of all vocabulary, and the JSON helpers that never raise on what a model wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import from_json
+
+JSON: TypeAlias = Any
+"""Any JSON value: dict, list, str, int, float, bool or None."""
+
+Extra: TypeAlias = dict[str, dict[str, Any]]
+"""Exactly-this-provider data, by provider (or dialect) namespace."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Data(BaseModel):
+    """Base of all vocabulary: strict about fields, immutable attributes, exact JSON round-trip.
+
+    Attributes cannot be reassigned (``model_copy(update=...)`` makes a changed copy), so a message
+    that was stored or shown is never changed behind somebody's back.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        ser_json_inf_nan="strings",
+        protected_namespaces=(),
+    )
+
+
+def clean_text(text: str) -> str:
+    """Join surrogate pairs and replace unpaired surrogates by U+FFFD, so that any encoder accepts the text.
+
+    Examples
+    --------
+    >>> clean_text("ok \\ud83d")
+    'ok \ufffd'
+    """
+    if _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_json(value: JSON) -> JSON:
+    """`clean_text` over every string in a JSON value, keys included."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(k) if isinstance(k, str) else k: clean_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_json(v) for v in value]
+    return value
+
+
+def loads(data: str | bytes) -> JSON:
+    """Parse one JSON document: fast path first, then the forgiving standard library.
+
+    The fast parser refuses lone surrogate escapes, which models do write.
+
+    Raises
+    ------
+    ValueError
+        When `data` is not one complete JSON document; the message says where it broke.
+    """
+    try:
+        return from_json(data, cache_strings="keys")
+    except ValueError:
+        if isinstance(data, bytes):
+            data = data.decode("utf-8", "replace")
+        return clean_json(json.loads(data))
+
+
+def merge_extra(base: Extra, more: Extra) -> Extra:
+    """`base` with `more` laid over it, namespace by namespace. Neither is changed."""
+    out = {ns: dict(values) for ns, values in base.items()}
+    for ns, values in more.items():
+        out.setdefault(ns, {}).update(values)
+    return out

@@ -1,0 +1,152 @@
+"""The one place where secrets are taken out of text and data.
+
+Used by reprs, errors, logs, recordings, display and store. Two rules: a *value* that was registered as
+secret is replaced wherever it appears, and text that has the *shape* of a credential is replaced too.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+MASK = "[redacted]"
+
+SECRET_HEADERS = frozenset(
+    {
+        "authorization",
+        "proxy-authorization",
+        "api-key",
+        "x-api-key",
+        "x-goog-api-key",
+        "ocp-apim-subscription-key",
+        "cookie",
+        "set-cookie",
+        "x-amz-security-token",
+        "x-auth-token",
+        "x-csrf-token",
+        "cf-access-client-secret",
+        "helicone-auth",
+    }
+)
+
+_SECRET_FIELD = re.compile(
+    r"(?i)^(x[-_])?(api[-_]?key|apikey|secret|client[-_]?secret|access[-_]?token|refresh[-_]?token|id[-_]?token|"
+    r"auth[-_]?token|bearer|password|passwd|private[-_]?key|authorization|credentials?|session[-_]?token)$"
+)
+
+# Shapes of credentials, by their issuers' documented prefixes. Each needs a length that prose does not reach.
+_SHAPES = re.compile(
+    r"""(?x)
+      \bsk-[A-Za-z0-9_-]{12,}                                   # OpenAI, Anthropic, DeepSeek, OpenRouter
+    | \b(?:gsk|xai|pplx|nvapi|csk|fw|hf|tgp_v1|r8|key|rk|pk|sk)_[A-Za-z0-9_-]{16,}   # Groq, xAI, HF, Stripe...
+    | \b(?:xai|pplx|nvapi|csk|jina|voyage|pa|tvly|esecret|lsv2_pt)-[A-Za-z0-9_-]{16,}
+    | \bAIza[0-9A-Za-z_-]{30,}                                  # Google API key
+    | \bya29\.[0-9A-Za-z_.-]{20,}                               # Google OAuth access token
+    | \b1//0[0-9A-Za-z_-]{20,}                                  # Google refresh token
+    | \bGOCSPX-[0-9A-Za-z_-]{20,}                               # Google client secret
+    | \b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b                   # AWS access key id
+    | \bABSK[A-Za-z0-9+/=]{40,}                                 # AWS Bedrock API key
+    | \bgh[pousr]_[A-Za-z0-9]{30,} | \bgithub_pat_[A-Za-z0-9_]{30,}
+    | \bglpat-[A-Za-z0-9_-]{18,}
+    | \bxox[abeoprs]-[A-Za-z0-9-]{10,}                          # Slack
+    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web token
+    | \bnpm_[A-Za-z0-9]{30,} | \bpypi-[A-Za-z0-9_-]{50,}
+    | \bdckr_pat_[A-Za-z0-9_-]{20,}
+    | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}              # SendGrid
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
+    """
+)
+
+# key=value and header forms: the name stays, the value goes.
+_ASSIGNED = re.compile(
+    r"""(?ix)
+    ( \b(?:[A-Za-z0-9]+[-_])*(?:api[-_]?key|secret|access[-_]?token|refresh[-_]?token|auth[-_]?token|password|passwd|
+        secret[-_]?access[-_]?key|account[-_]?key|private[-_]?key|subscription[-_]?key|session[-_]?token)
+      ["']?\s*[:=]\s*["']? )
+    ( [^\s"',;&}\])<>]{8,} )
+    """
+)
+_BEARER = re.compile(r"(?i)\b((?:authorization\s*[:=]\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{12,})")
+_URL_CREDENTIALS = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s/:@]{1,64}):([^\s/@]{3,})@")
+_URL_KEY = re.compile(r"(?i)([?&](?:key|api[-_]?key|token|access_token|sig|signature)=)([^&\s\"']{8,})")
+
+
+class Redactor:
+    """Replaces registered secret values and credential-shaped text by ``[redacted]``.
+
+    Thread-safe. `register` keeps only values of at least `min_length` characters, since a shorter one
+    would mask ordinary words.
+    """
+
+    min_length = 6
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._lock = threading.Lock()
+        self._secrets: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for secret in secrets:
+            self.register(secret)
+
+    def register(self, secret: str | None) -> None:
+        """Remember a secret value, so that it is masked wherever it appears."""
+        if not secret or len(secret) < self.min_length or secret in self._secrets:
+            return
+        with self._lock:
+            self._secrets.add(secret)
+            longest_first = sorted(self._secrets, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def text(self, text: str) -> str:
+        """`text` with every secret masked."""
+        if self._pattern is not None:
+            text = self._pattern.sub(MASK, text)
+        if len(text) < 8:
+            return text
+        text = _SHAPES.sub(MASK, text)
+        text = _BEARER.sub(lambda m: m[1] + MASK, text)
+        text = _ASSIGNED.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
+        text = _URL_CREDENTIALS.sub(lambda m: f"{m[1]}:{MASK}@", text)
+        return _URL_KEY.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
+
+    def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Headers as a dict; those that carry credentials are masked by name, all others by value."""
+        return {
+            name: MASK if name.lower() in SECRET_HEADERS or _SECRET_FIELD.match(name) else self.text(value)
+            for name, value in headers
+        }
+
+    def json(self, value: Any) -> Any:
+        """A JSON value with every secret masked: by field name and in every string."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {
+                key: MASK
+                if isinstance(key, str) and isinstance(item, str) and item and self._is_secret_name(key)
+                else self.json(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.json(item) for item in value]
+        return value
+
+    @staticmethod
+    def _is_secret_name(name: str) -> bool:
+        return name.lower() in SECRET_HEADERS or _SECRET_FIELD.match(name) is not None
+
+
+REDACTOR = Redactor()
+"""The process-wide redactor: `Config` registers every key it is given here."""
+
+
+def redact(value: Any) -> Any:
+    """Mask secrets in a string or a JSON value, by the process-wide rules.
+
+    Examples
+    --------
+    >>> redact("Authorization: Bearer abcdefghijklmnop")
+    'Authorization: Bearer [redacted]'
+    """
+    return REDACTOR.json(value)

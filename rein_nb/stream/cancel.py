@@ -1,0 +1,81 @@
+"""Cooperative cancellation that works from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Cancelled(Exception):
+    """Raised by `CancellationToken.raise_if_cancelled`."""
+
+
+class CancellationToken:
+    """Tells everybody who holds it that the work is no longer wanted.
+
+    `cancel` may be called from any thread, any number of times; only the first counts. Callbacks run once, in the cancelling
+    thread (at once, when the token is already cancelled); they must be quick and thread-safe.
+
+    Examples
+    --------
+    >>> token = CancellationToken()
+    >>> token.cancel("stop button")
+    >>> token.is_cancelled, token.reason
+    (True, 'stop button')
+    """
+
+    def __init__(self, parent: CancellationToken | None = None) -> None:
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self.reason: str | None = None
+        self._detach: Callable[[], None] = lambda: None
+        if parent is not None:
+            self._detach = parent.on_cancel(lambda: self.cancel(parent.reason))
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._event.is_set()
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel, with an optional reason for the record."""
+        with self._lock:
+            if self._event.is_set():
+                return
+            self.reason = reason
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` run on cancellation. Returns a function that takes it back."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return lambda: self._remove(callback)
+        callback()
+        return lambda: None
+
+    def _remove(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+    def child(self) -> CancellationToken:
+        """A token that is cancelled with this one, and can be cancelled alone. `close` it when its work ends."""
+        return CancellationToken(self)
+
+    def close(self) -> None:
+        """Let go of the parent token."""
+        self._detach()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block the calling thread until cancelled or `timeout` seconds passed; True when cancelled."""
+        return self._event.wait(timeout)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `Cancelled` when cancelled; for long-running tools."""
+        if self._event.is_set():
+            raise Cancelled(self.reason or "cancelled")
