@@ -88,6 +88,8 @@ class Accumulator:
         The clock's reading when the request was started; now by default.
     started_at
         Unix time of the start, seconds; kept in the timing.
+    finalize
+        Applied to the completion before the terminal event carries it (to add the cost, say).
 
     Examples
     --------
@@ -107,7 +109,9 @@ class Accumulator:
         clock: Callable[[], float] = time.perf_counter,
         started: float | None = None,
         started_at: float | None = None,
+        finalize: Callable[[Completion], Completion] | None = None,
     ) -> None:
+        self._finalize = finalize
         self._origin = origin or Origin()
         self._clock = clock
         self._started = clock() if started is None else started
@@ -154,6 +158,16 @@ class Accumulator:
     def message(self) -> Message:
         """The message so far."""
         return self.message_at(*self._position())
+
+    @property
+    def fault(self) -> ErrorInfo | None:
+        """A fault that the provider reported inside the answer."""
+        return self._fault
+
+    @property
+    def closing(self) -> bool:
+        """Whether the answer said why it ended, so that the end of the source is a success."""
+        return self._finish is not None
 
     def first_byte(self) -> None:
         """Note that the answer's first byte arrived."""
@@ -401,8 +415,9 @@ class Accumulator:
         return self.end()
 
     def _faulted(self, delta: d.Fault) -> Events:
-        self._fault = delta.error
-        return self.end()
+        self._fault = self._fault or delta.error
+        # Before any content the fault is only noted: whoever drives the call may still retry it, and `end` makes it final.
+        return self.end() if self._order else _NONE
 
     def _meta(self, delta: d.Meta) -> Events:
         update = {
@@ -483,7 +498,8 @@ class Accumulator:
         return reason
 
     def _terminal(self, reason: FinishReason, native: str | None, error: ErrorInfo | None) -> StreamEvent:
-        self._completion = self._build(reason, native, error)
+        completion = self._build(reason, native, error)
+        self._completion = self._finalize(completion) if self._finalize is not None else completion
         self._state = "failed" if error is not None else "done"
         event = StreamDone if error is None else StreamError
         return event(self, *self._position(), self._completion)
