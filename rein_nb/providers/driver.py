@@ -110,7 +110,9 @@ class _Guard:
         if total_s is not None:
             self._total = self._loop.call_later(total_s, self._fire, "total")
         self._detach: Callable[[], None] = lambda: None
-        if signal is not None:
+        if signal is not None and signal.is_cancelled:
+            self._why = "cancelled"
+        elif signal is not None:
             self._detach = signal.on_cancel(self._cancelled_from_any_thread)
 
     def _cancelled_from_any_thread(self) -> None:
