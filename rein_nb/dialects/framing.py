@@ -1,0 +1,336 @@
+"""From the bytes of a response to its events: SSE, newline-delimited JSON, and a JSON array sent piece by piece.
+
+Every parser here takes bytes cut anywhere, also inside a character or between the two bytes of a CRLF, and gives ``(event name or
+None, data)`` pairs; what is incomplete waits for the next `feed`. A feed costs time linear in its bytes, however the bytes are cut.
+
+SSE follows the WHATWG standard, section 9.2.6 (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream):
+lines end with LF, CR or CRLF, a leading byte order mark is dropped, one space after the colon is dropped, a line that starts with a
+colon is a comment, and an event without a data line is no event. It departs from the standard in one point: an event that the
+end of the stream finds without its closing blank line is kept, since several servers leave that line out at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from rein_nb.ir.base import JSON, loads
+
+Frame: TypeAlias = tuple[str | None, str]
+"""An event's name (None when it has none) and its data."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class FrameParser(Protocol):
+    """What all parsers here have in common."""
+
+    def feed(self, chunk: bytes) -> Sequence[Frame]:
+        """The events that `chunk` completes, in order."""
+
+    def close(self) -> Sequence[Frame]:
+        """The bytes are over: what is left that can be read as an event, possibly cut short."""
+
+
+def parse_event(data: str | bytes) -> JSON | str:
+    """An event's data as JSON; as the text it is when it is not JSON (``[DONE]``, an HTML page, a cut document)."""
+    try:
+        return loads(data)
+    except (ValueError, RecursionError):
+        return data if isinstance(data, str) else data.decode("utf-8", "replace")
+
+
+class SSEParser:
+    """Server-sent events.
+
+    Examples
+    --------
+    >>> parser = SSEParser()
+    >>> parser.feed(b'data: {"a": 1}\\n\\nevent: ping\\ndata: {')
+    [(None, '{"a": 1}')]
+    >>> parser.feed(b'}\\n\\n: a comment\\n\\n')
+    [('ping', '{}')]
+    """
+
+    __slots__ = ("_after_cr", "_clear", "_data", "_event", "_head", "_partial")
+
+    def __init__(self) -> None:
+        self._clear = False  # nothing of all that follows is pending: the usual state after a read
+        self._head: bytes | None = b""  # until the byte order mark was seen or ruled out
+        self._after_cr = False
+        self._partial: list[bytes] = []  # pieces of a line that has not ended
+        self._event: str | None = None
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The events that `chunk` completes, in order."""
+        if self._clear and chunk[-2:] == b"\n\n" and b"\r" not in chunk:
+            text = chunk[:-2].decode("utf-8", "replace")
+            if "\n" not in text and text[:6] == "data: ":
+                return [(None, text[6:])]
+            return self._blocks(text.split("\n\n"))
+        return self._pending(chunk)
+
+    def _pending(self, chunk: bytes) -> list[Frame]:
+        """A feed that starts or ends inside something."""
+        if self._head is not None:
+            chunk = self._without_bom(chunk)
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[0] == 10:  # the LF of a CRLF that was cut in two
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk[-1] == 13
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            if chunk:
+                self._partial.append(chunk)
+                self._clear = False
+            return []
+        rest = chunk[end:]
+        if rest:
+            chunk = chunk[:end]
+        if self._partial:
+            chunk = b"".join((*self._partial, chunk))
+            self._partial.clear()
+        if rest:
+            self._partial.append(rest)
+        # A whole line ends at a character's end, so no character is cut here.
+        text = chunk.decode("utf-8", "replace")
+        if self._data or self._event is not None:
+            out: list[Frame] = []
+            self._lines(text, out)
+        else:
+            blocks = text.split("\n\n")
+            last = blocks.pop()
+            out = self._blocks(blocks)
+            if last:
+                self._lines(last, out)
+        self._clear = (
+            not self._partial and not self._after_cr and not self._data and self._event is None and self._head is None
+        )
+        return out
+
+    def _blocks(self, blocks: list[str]) -> list[Frame]:
+        """Whole events without their blank lines, of which nearly all have one of two shapes."""
+        out: list[Frame] = []
+        for block in blocks:
+            if block[:7] == "event: ":
+                name, _, data = block.partition("\n")
+                if data[:6] == "data: " and "\n" not in data:
+                    out.append((name[7:] or None, data[6:]))
+                    continue
+            elif block[:6] == "data: " and "\n" not in block:
+                out.append((None, block[6:]))
+                continue
+            self._lines(block + "\n\n", out)
+        return out
+
+    def close(self) -> list[Frame]:
+        """The event that the end of the bytes left open, if there is one."""
+        if self._head:
+            self._partial.append(self._head)
+            self._head = None
+        out: list[Frame] = []
+        tail = b"".join(self._partial).decode("utf-8", "replace")
+        self._partial.clear()
+        self._lines(tail + "\n\n", out)
+        return out
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        head = (self._head or b"") + chunk
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(_BOM)
+
+    def _lines(self, text: str, out: list[Frame]) -> None:
+        """The standard's own procedure, for whole lines."""
+        lines = text.split("\n")
+        lines.pop()  # what follows the last line end: nothing
+        for line in lines:
+            if not line:
+                if self._data:
+                    out.append((self._event or None, "\n".join(self._data)))
+                    self._data = []
+                self._event = None
+                continue
+            field, _, value = line.partition(":")
+            if value[:1] == " ":
+                value = value[1:]
+            if field == "data":
+                self._data.append(value)
+            elif field == "event":
+                self._event = value
+            # "id" and "retry" serve reconnecting, which an answer to a POST cannot do; others are to be ignored.
+
+
+class NDJSONParser:
+    """Newline-delimited JSON: one document a line, blank lines ignored.
+
+    Examples
+    --------
+    >>> NDJSONParser().feed(b'{"a": 1}\\r\\n\\n{"b": 2}\\n{')
+    [(None, '{"a": 1}'), (None, '{"b": 2}')]
+    """
+
+    __slots__ = ("_partial", "_start")
+
+    def __init__(self) -> None:
+        self._partial: list[bytes] = []
+        self._start = True
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The lines that `chunk` completes, in order."""
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            if chunk:
+                self._partial.append(chunk)
+            return []
+        whole = b"".join((*self._partial, chunk[:end])) if self._partial else chunk[:end]
+        rest = chunk[end:]
+        self._partial = [rest] if rest else []
+        return self._split(whole)
+
+    def close(self) -> list[Frame]:
+        """The last line, when it has no line end."""
+        whole = b"".join(self._partial)
+        self._partial = []
+        return self._split(whole)
+
+    def _split(self, whole: bytes) -> list[Frame]:
+        if self._start:
+            self._start = False
+            whole = whole.removeprefix(_BOM)
+        lines = whole.decode("utf-8", "replace").split("\n")
+        return [(None, line) for line in (raw.strip() for raw in lines) if line]
+
+
+class JSONArrayParser:
+    """The elements of one JSON array as they arrive; or JSON documents one after another, with any white space between.
+
+    A document that is not an object or an array (a number, a bare word) ends at the next comma, bracket or white space.
+
+    Examples
+    --------
+    >>> parser = JSONArrayParser()
+    >>> parser.feed(b'[{"a": "]"}\\r\\n,')
+    [(None, '{"a": "]"}')]
+    >>> parser.feed(b'{"b": [1, 2]}]')
+    [(None, '{"b": [1, 2]}')]
+    """
+
+    __slots__ = ("_array", "_depth", "_escaped", "_in_string", "_pieces", "_start")
+
+    _STRUCTURE = re.compile(rb'["{}\[\]]')
+    _IN_STRING = re.compile(rb'["\\]')
+    _SPACE = re.compile(rb"[\s,]*")
+    _SCALAR_END = re.compile(rb"[\s,\]\[{}]")
+
+    def __init__(self) -> None:
+        self._start = True
+        self._array = False
+        self._depth = 0  # inside the current element
+        self._in_string = False
+        self._escaped = False
+        self._pieces: list[bytes] = []  # of the current element
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The elements that `chunk` completes, in order."""
+        out: list[Frame] = []
+        at, size = 0, len(chunk)
+        while at < size:
+            if not self._depth and not self._in_string and not self._pieces:
+                at = self._between(chunk, at)
+                if at >= size:
+                    break
+            at = self._inside(chunk, at, out)
+        return out
+
+    def close(self) -> list[Frame]:
+        """The element that the end of the bytes left open, if there is one."""
+        out: list[Frame] = []
+        if self._pieces:
+            self._emit(out)
+        self._depth = 0
+        self._in_string = False
+        return out
+
+    def _between(self, chunk: bytes, at: int) -> int:
+        """Skip to an element's first byte, taking the brackets of the outer array on the way."""
+        while at < len(chunk):
+            space = self._SPACE.match(chunk, at)
+            at = space.end() if space else at
+            if chunk[at : at + 1] == b"[" and self._start:
+                self._start, self._array = False, True
+                at += 1
+            elif chunk[at : at + 1] == b"]":
+                self._array = False
+                at += 1
+            elif self._start and chunk[at : at + 3] == _BOM:
+                at += 3
+            else:
+                self._start = False
+                break
+        return at
+
+    def _inside(self, chunk: bytes, at: int, out: list[Frame]) -> int:
+        """Take bytes of the current element from `at`; returns where it, or the chunk, ends."""
+        begin, size = at, len(chunk)
+        if not self._depth and not self._in_string and chunk[at] not in b'{["':
+            found = self._SCALAR_END.search(chunk, at)
+            end = found.start() if found else size
+            self._pieces.append(chunk[begin:end])
+            if found:
+                self._emit(out)
+            return max(end, begin + 1) if found and end == begin else end
+        while at < size:
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            found = (self._IN_STRING if self._in_string else self._STRUCTURE).search(chunk, at)
+            if found is None:
+                at = size
+                break
+            byte = found.group()
+            at = found.end()
+            if byte == b"\\":
+                self._escaped = True
+            elif byte == b'"':
+                self._in_string = not self._in_string
+                if self._in_string or self._depth:
+                    continue
+                break
+            elif byte in b"{[":
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth <= 0:
+                    break
+        self._pieces.append(chunk[begin:at])
+        if not self._depth and not self._in_string:
+            self._emit(out)
+        return at
+
+    def _emit(self, out: list[Frame]) -> None:
+        text = b"".join(self._pieces).decode("utf-8", "replace")
+        self._pieces = []
+        if text:
+            out.append((None, text))
+
+
+def sniff(head: bytes) -> str:
+    """What a body is, by its first bytes: ``json``, ``html``, ``sse``, or ``""`` when white space is all there is yet.
+
+    Servers label event streams as plain text, and errors as event streams, so the label alone decides nothing.
+    """
+    first = head.removeprefix(_BOM).lstrip()[:1]
+    if not first:
+        return ""
+    if first in b"{[":
+        return "json"
+    return "html" if first == b"<" else "sse"
