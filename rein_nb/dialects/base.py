@@ -19,6 +19,8 @@ class Quirks:
     Chat Completions: `developer_role` (role ``developer`` is understood), `max_tokens_field`, `stream_usage` (``stream_options``),
     `parallel_tool_calls` (the field is accepted), `strict_tools`, `store` (the field is accepted), `reasoning_field` (where reasoning text
     goes back), `reasoning_replay` (when it does), `think_tags` (reasoning comes inline in tags), `named_tool_choice`.
+
+    Hand-off: `call_ids` names a rule of `rein_nb.dialects.handoff.ID_RULES` for tool-call ids; None takes the dialect's.
     """
 
     developer_role: bool = False
@@ -35,6 +37,7 @@ class Quirks:
     framing: Literal["sse", "ndjson"] = "sse"
     path: str | None = None
     mid_system: bool = False
+    call_ids: str | None = None
     default_body: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -86,7 +89,7 @@ class Target:
     @property
     def origin(self) -> Origin:
         """The origin that this target's answers carry, before the wire names model and response."""
-        return Origin(provider=self.provider, dialect=self.dialect, model=self.model)
+        return Origin(provider=self.provider, dialect=self.dialect, model=self.model, requested_model=self.model)
 
 
 @dataclass(slots=True, kw_only=True)

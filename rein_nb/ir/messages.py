@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from rein_nb.ir.base import Data, Extra
-from rein_nb.ir.parts import Part, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResult
+from rein_nb.ir.base import JSON, Data, Extra
+from rein_nb.ir.parts import Part, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResult, ToolStatus
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class Origin(Data):
@@ -20,12 +22,15 @@ class Origin(Data):
         The provider's name, the wire dialect and the model that answered, as the provider named it.
     response_id
         The provider's id of the response.
+    requested_model
+        The model as it was asked for, where `model` may be what an alias stood for.
     """
 
     provider: str | None = None
     dialect: str | None = None
     model: str | None = None
     response_id: str | None = None
+    requested_model: str | None = None
 
 
 class Message(Data):
@@ -43,7 +48,27 @@ class Message(Data):
     '1'
     """
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            role: Role,
+            content: str | Sequence[Any] | None = None,
+            parts: Sequence[Any] = (),
+            tool_calls: Sequence[Any] | None = None,
+            tool_call_id: str | None = None,
+            name: str | None = None,
+            is_error: bool = False,
+            status: ToolStatus = "ok",
+            details: JSON = None,
+            reasoning_content: str | None = None,
+            metadata: Mapping[str, Any] | None = None,
+            origin: Origin | None = None,
+            extra: Extra = ...,
+        ) -> None: ...
+
+    role: Role
     parts: list[Part] = Field(default_factory=list)
     origin: Origin | None = None
     extra: Extra = Field(default_factory=dict)

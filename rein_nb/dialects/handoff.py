@@ -1,0 +1,489 @@
+"""The hand-off: one pure, deterministic, idempotent pass that makes any history valid for any target.
+
+Run before encoding, by every codec. What it promises about `Handoff.messages`:
+
+- Each assistant message with tool calls is followed at once by one message of role ``tool`` that holds exactly one result for each
+  call, in call order, and nothing else. A result that was moved, doubled or lost is put right: the latest real result wins over an
+  ``interrupted`` one; a missing one is made, and says that the call may have run.
+- A result whose call is gone becomes labelled user text at its place, so nothing that was known is lost.
+- Call ids and tool names are ones that the target accepts, one to one; a call and its result share theirs. Ids that
+  the target itself issued stay as they are.
+- Opaque state (signatures, encrypted reasoning, server-tool blocks, parts' `extra`) stays only in messages of the same origin:
+  provider, dialect and model family (`handoff_rules.same_origin`). Elsewhere it is left out, never turned into text. Reasoning
+  in plain text stays within its provider and dialect.
+- Elsewhere a refusal becomes assistant text, and media that the target does not read become a visible placeholder.
+- A malformed call goes out with empty arguments and has a result that says what was wrong.
+- No empty blocks, no empty messages, no unpaired surrogates. System messages stay where they are. Merging neighbours of one
+  role is left to the codec.
+
+The messages that were given are never changed; those that need no change are passed on as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from rein_nb.dialects.base import Target
+from rein_nb.dialects.handoff_rules import (
+    NO_USER_AFTER_RESULTS,
+    accepts_media,
+    id_rule,
+    result_media,
+    same_origin,
+    same_service,
+    wire_names,
+)
+from rein_nb.ir import (
+    MediaPart,
+    Message,
+    Origin,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
+from rein_nb.ir.base import JSON, Extra, clean_json, clean_text, merge_extra
+
+INTERRUPTED = (
+    "[No result: the call was interrupted. It may have run, in whole or in part; its effect is unknown. "
+    "Check before repeating it.]"
+)
+"""What the model reads as the result of a call that has none."""
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
+
+_CALLER_EXTRA = ("cache_control",)
+"""Keys of a part's `extra` that a caller set, and that therefore outlive a change of model."""
+
+
+@dataclass(slots=True)
+class Handoff:
+    """A history as the target may read it.
+
+    Attributes
+    ----------
+    messages
+        To encode.
+    warnings
+        What was left out or changed so that the reader of a completion should know, in words.
+    repairs
+        How many results were made, moved, replaced or turned into text. 0 for a sound history, and for one that was handed off before.
+    tool_names
+        Wire name to our name, for calls whose tool had to be renamed.
+    """
+
+    messages: list[Message]
+    warnings: list[str] = field(default_factory=list)
+    repairs: int = 0
+    tool_names: dict[str, str] = field(default_factory=dict)
+
+
+def handoff(messages: Sequence[Message], target: Target) -> Handoff:
+    """`messages` as `target` may read them. See the module's promises.
+
+    Examples
+    --------
+    >>> call = Message(role="assistant", parts=[ToolCall(id="a|1", name="ls")])
+    >>> healed = handoff([call], Target(provider="anthropic", dialect="anthropic", model="claude-x"))
+    >>> [part.status for part in healed.messages[1].tool_results], healed.repairs
+    (['interrupted'], 1)
+    """
+    return _Pass(messages, target).run()
+
+
+# -- pairing ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """The calls of one assistant message that share an id, and the results that answer them."""
+
+    at: int
+    calls: list[ToolCall]
+    results: list[ToolResult] = field(default_factory=list)
+
+    def resolve(self) -> list[ToolResult | None]:
+        """One result, or None, for each call in order."""
+        results = self.results
+        if len(results) > len(self.calls):
+            real = [result for result in results if result.status != "interrupted"]
+            results = (real or results)[-len(self.calls) :]
+        if len(self.calls) == 1:
+            return [results[0] if results else None]
+        left = list(results)
+        chosen: list[ToolResult | None] = []
+        for call in self.calls:
+            named = next((r for r in left if r.name == call.name), None)
+            found = named or next((r for r in left if r.name is None), None)
+            if found is not None:
+                left.remove(found)
+            chosen.append(found)
+        for n, found in enumerate(chosen):
+            if found is None and left:
+                chosen[n] = left.pop(0)
+        return chosen
+
+
+class _Pass:
+    """One run over one history."""
+
+    def __init__(self, messages: Sequence[Message], target: Target) -> None:
+        self.messages = messages
+        self.target = target
+        self.warnings: dict[str, None] = {}
+        self.repairs = 0
+        self.turns: dict[int, list[_Turn]] = {}
+        self.orphans: set[tuple[int, int]] = set()
+        self.ids: dict[tuple[int, int], str] = {}
+        self.names: dict[str, str] = {}
+        self.out: list[Message] = []
+
+    def run(self) -> Handoff:
+        self._pair()
+        self._name()
+        for at, message in enumerate(self.messages):
+            if message.role == "assistant":
+                self._assistant(at, message)
+            elif message.role in ("system", "developer"):
+                self._keep(message, [part for part in map(_cleaned, message.parts) if not self._empty(part)])
+            else:
+                self._user(at, message)
+        renamed = {wire: name for name, wire in self.names.items() if wire != name}
+        return Handoff(self.out, list(self.warnings), self.repairs, renamed)
+
+    # -- who answers whom ---------------------------------------------------------------------------
+
+    def _pair(self) -> None:
+        latest: dict[str, _Turn] = {}
+        for at, message in enumerate(self.messages):
+            for n, part in enumerate(message.parts):
+                if type(part) is ToolCall:
+                    turn = latest.get(part.id)
+                    if turn is None or turn.at != at:
+                        turn = latest[part.id] = _Turn(at, [])
+                        self.turns.setdefault(at, []).append(turn)
+                    turn.calls.append(part)
+                elif type(part) is ToolResult:
+                    answered = latest.get(part.tool_call_id)
+                    if answered is None:
+                        self.orphans.add((at, n))
+                    else:
+                        answered.results.append(part)
+
+    def _name(self) -> None:
+        rule = id_rule(self.target)
+        places: list[tuple[int, int, str, bool]] = []
+        kept: set[str] = set()
+        names: dict[str, None] = {}
+        for at in self.turns:
+            message = self.messages[at]
+            own = same_service(message.origin, self.target)
+            for n, part in enumerate(message.parts):
+                if type(part) is not ToolCall:
+                    continue
+                names[part.name] = None
+                keep = bool(part.id) and part.id not in kept and (rule.accepts(part.id) or (own and _sendable(part.id)))
+                if keep:
+                    kept.add(part.id)
+                places.append((at, n, part.id, keep))
+        self.names = wire_names(names, self.target)
+        uses: dict[str, int] = {}
+        for at, n, given, keep in places:
+            occurrence = uses[given] = uses.get(given, -1) + 1
+            if keep:
+                self.ids[at, n] = given
+                continue
+            attempt = 0
+            while (made := rule.derive(given, occurrence, attempt)) in kept:
+                attempt += 1
+            kept.add(made)
+            self.ids[at, n] = made
+
+    # -- one message --------------------------------------------------------------------------------
+
+    def _keep(self, message: Message, parts: list[Any], role: Role | None = None) -> None:
+        """Put `message` out with `parts`: itself where nothing changed, nothing where nothing is left."""
+        if not parts:
+            return
+        extra = message.extra
+        if extra and message.role == "assistant" and not same_origin(message.origin, self.target):
+            extra = {ns: values for ns, values in extra.items() if ns == "metadata"}
+        if len(extra) == len(message.extra) and role in (None, message.role) and _same(parts, message.parts):
+            self.out.append(message)
+        else:
+            self.out.append(_message(role or message.role, parts, message.origin, extra))
+
+    def _assistant(self, at: int, message: Message) -> None:
+        own = same_origin(message.origin, self.target)
+        parts: list[Any] = []
+        for n, part in enumerate(message.parts):
+            if type(part) is ToolCall:
+                parts.append(self._call(part, self.ids[at, n], own))
+                continue
+            kept = self._assistant_part(part, message, own)
+            # An empty text part may carry a thought signature, which Google wants back (C050).
+            if kept is not None and (
+                not self._empty(kept) or (kept.extra and self.target.dialect.startswith("google"))
+            ):
+                parts.append(kept)
+        if self.target.dialect == "openai-responses":
+            # The API refuses a reasoning item that nothing follows (C040).
+            while parts and type(parts[-1]) is ThinkingPart:
+                parts.pop()
+        self._keep(message, parts)
+        if at in self.turns:
+            self._results(at, message)
+
+    def _call(self, call: ToolCall, wire_id: str, own: bool) -> ToolCall:
+        update: dict[str, Any] = {}
+        if call.id != wire_id:
+            update["id"] = wire_id
+        if (name := self.names[call.name]) != call.name:
+            update["name"] = name
+        if call.error is not None or call.raw_arguments is not None:
+            update.update(arguments={}, raw_arguments=None, error=None)
+        elif (arguments := _clean_json(call.arguments)) is not call.arguments:
+            update["arguments"] = arguments
+        if call.extra and not own:
+            update["extra"] = _caller_extra(call.extra)
+        return call.model_copy(update=update) if update else call
+
+    def _assistant_part(self, part: Any, message: Message, own: bool) -> Any:
+        """The part as this target may read it in an assistant message; None when it is left out."""
+        kind = type(part)
+        if kind is TextPart:
+            return _cleaned(part if own else _plain_text(part))
+        if kind is ThinkingPart:
+            return self._thinking(part, message, own)
+        if kind is RefusalPart:
+            if own and self.target.dialect == "openai-responses":
+                return part
+            return TextPart.model_construct(type="text", text=clean_text(part.text), citations=[], extra={})
+        if kind is ServerToolPart:
+            if own:
+                return part
+            self._warn(
+                f"a {part.name or 'server tool'!r} block of {_who(message)} was left out: it can only go back to its origin"
+            )
+            return None
+        if kind is MediaPart:
+            if own and self.target.dialect.startswith("google"):
+                return part
+            return self._placeholder(part, "an assistant message")
+        return part
+
+    def _thinking(self, part: ThinkingPart, message: Message, own: bool) -> ThinkingPart | None:
+        opaque = bool(part.signature or part.opaque or part.redacted or part.extra)
+        if self.target.dialect == "anthropic":
+            keep = own and bool(part.signature or part.opaque)
+        elif opaque:
+            keep = own
+        else:
+            origin = message.origin
+            keep = same_service(origin, self.target) or origin is None or origin.provider is None
+        if not keep:
+            why = "it has no signature" if own else "it can only go back to its origin"
+            self._warn(f"reasoning of {_who(message)} was left out: {why}")
+            return None
+        return part if opaque else _cleaned(part)
+
+    def _results(self, at: int, message: Message) -> None:
+        turns = self.turns[at]
+        answers = {id(turn): iter(turn.resolve()) for turn in turns}
+        turn_of = {turn.calls[0].id: turn for turn in turns}
+        given: list[ToolResult | None] = []
+        results: list[Any] = []
+        apart: list[Any] = []
+        for n, call in enumerate(message.parts):
+            if type(call) is not ToolCall:
+                continue
+            result = next(answers[id(turn_of[call.id])])
+            given.append(result)
+            if result is None:
+                self.repairs += 1
+                results.append(_made_result(call, self.ids[at, n], self.names[call.name]))
+            else:
+                results.append(self._result(result, self.ids[at, n], self.names[call.name], apart))
+        surplus = sum(len(turn.results) for turn in turns) - sum(result is not None for result in given)
+        if surplus:
+            self.repairs += surplus
+            self._warn(f"{surplus} repeated tool result(s) were left out: a call has one result, the latest real one")
+        self.repairs += self._moved(at, [result for result in given if result is not None])
+        following = self.messages[at + 1] if at + 1 < len(self.messages) else None
+        if following is not None and following.role == "tool" and _same(results, following.parts):
+            self.out.append(following)
+        else:
+            self.out.append(_message("tool", results, extra=self._extra_of(at, given)))
+        if apart:
+            self.out.append(_message("user", apart))
+
+    def _moved(self, at: int, given: list[ToolResult]) -> int:
+        """How many of the results did not already stand right after their calls, in order."""
+        standing: list[ToolResult] = []
+        for message in self.messages[at + 1 :]:
+            head = list(itertools.takewhile(lambda part: type(part) is ToolResult, message.parts))
+            standing.extend(head)  # type: ignore[arg-type]
+            if len(head) < len(message.parts) or not head or len(standing) >= len(given):
+                break
+        return sum(n >= len(standing) or standing[n] is not result for n, result in enumerate(given))
+
+    def _extra_of(self, at: int, given: list[ToolResult | None]) -> Extra:
+        """The `extra` of the messages that held nothing but these results."""
+        wanted = {id(result) for result in given}
+        extra: Extra = {}
+        for message in self.messages[at + 1 :]:
+            if message.role == "assistant":
+                break
+            if message.extra and message.parts and all(id(part) in wanted for part in message.parts):
+                extra = merge_extra(extra, message.extra)
+        return extra
+
+    def _result(self, result: ToolResult, wire_id: str, name: str, apart: list[Any]) -> ToolResult:
+        """The result under the call's id and name; media that the target wants elsewhere go to `apart`."""
+        content: list[Any] = []
+        for part in result.content:
+            if isinstance(part, MediaPart):
+                content.append(self._media_in_result(part, name, apart))
+            elif part.text:
+                content.append(_cleaned(part))
+        update: dict[str, Any] = {}
+        if len(content) != len(result.content) or any(a is not b for a, b in zip(content, result.content, strict=True)):
+            update["content"] = content
+        if result.tool_call_id != wire_id:
+            update["tool_call_id"] = wire_id
+        if result.name != name:
+            update["name"] = name
+        return result.model_copy(update=update) if update else result
+
+    def _media_in_result(self, part: MediaPart, tool: str, apart: list[Any]) -> Any:
+        target = self.target
+        if not accepts_media(part, target):
+            return self._placeholder(part, "a tool result")
+        if part.kind in result_media(target):
+            return part
+        if target.provider in NO_USER_AFTER_RESULTS:
+            return self._placeholder(part, "a tool result")
+        label = f"{part.kind} {part.name!r}" if part.name else part.kind
+        apart.append(TextPart(text=f"[The {label} that {tool} returned:]"))
+        apart.append(part)
+        return TextPart(text=f"[The {label} is in the next message.]")
+
+    def _user(self, at: int, message: Message) -> None:
+        parts: list[Any] = []
+        for n, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                if (at, n) in self.orphans:
+                    self.repairs += 1
+                    self._warn("a tool result whose call is not in the history was turned into text")
+                    parts.extend(self._orphan(part))
+            elif isinstance(part, MediaPart):
+                parts.append(part if accepts_media(part, self.target) else self._placeholder(part, "a message"))
+            elif isinstance(part, RefusalPart):
+                parts.append(TextPart(text=clean_text(part.text)))
+            elif isinstance(part, TextPart):
+                parts.append(_cleaned(part))
+        self._keep(message, [part for part in parts if not self._empty(part)], "user")
+
+    def _orphan(self, result: ToolResult) -> list[Any]:
+        tool = f" {clean_text(result.name)}" if result.name else ""
+        head = f"[Result of an earlier call of the tool{tool}, which is no longer in this conversation:]"
+        parts: list[Any] = [TextPart(text=f"{head}\n{clean_text(result.text)}".rstrip())]
+        for part in result.content:
+            if type(part) is MediaPart:
+                parts.append(part if accepts_media(part, self.target) else self._placeholder(part, "a tool result"))
+        return parts
+
+    def _placeholder(self, part: MediaPart, where: str) -> TextPart:
+        facts = ", ".join(fact for fact in (part.name, part.mime_type) if fact)
+        described = f"{part.kind} ({facts})" if facts else part.kind
+        self._warn(
+            f"{self.target.provider}/{self.target.model} does not read {part.kind} in {where}: replaced by a placeholder"
+        )
+        return TextPart(text=f"[{described} left out: this model does not read it here]")
+
+    def _empty(self, part: Any) -> bool:
+        if type(part) is not TextPart:
+            return False
+        # Anthropic refuses blank text blocks as well as empty ones (C026).
+        return not (part.text.strip() if self.target.dialect == "anthropic" else part.text)
+
+    def _warn(self, text: str) -> None:
+        self.warnings[text] = None
+
+
+# -- small helpers ----------------------------------------------------------------------------------
+
+
+def _message(role: Role, parts: list[Any], origin: Origin | None = None, extra: Extra | None = None) -> Message:
+    return Message.model_construct(role=role, parts=parts, origin=origin, extra=extra or {})
+
+
+def _same(a: list[Any], b: list[Any]) -> bool:
+    """Whether two lists hold the very same objects."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+def _made_result(call: ToolCall, wire_id: str, name: str) -> ToolResult:
+    if call.error is not None:
+        raw = clean_text(call.raw_arguments or "")
+        shown = f" They began: {raw[:200]}" if raw else ""
+        text = f"[Not run: {clean_text(call.error)}.{shown}]"
+        return ToolResult(tool_call_id=wire_id, name=name, content=text, status="error")
+    if not call.name:
+        return ToolResult(tool_call_id=wire_id, name=name, content="[Not run: the call names no tool.]", status="error")
+    return ToolResult(tool_call_id=wire_id, name=name, content=INTERRUPTED, status="interrupted")
+
+
+def _sendable(text: str) -> bool:
+    return clean_text(text) == text
+
+
+def _cleaned(part: Any) -> Any:
+    """A text-like part without unpaired surrogates: itself where it has none."""
+    if type(part) not in (TextPart, ThinkingPart):
+        return part
+    text = part.text
+    if text.isascii() or (clean := clean_text(text)) == text:
+        return part
+    return part.model_copy(update={"text": clean})
+
+
+def _clean_json(value: JSON) -> JSON:
+    """`clean_json`, but the same object where nothing has to be changed."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if not item.isascii() and clean_text(item) != item:
+                return clean_json(value)
+        elif isinstance(item, dict):
+            waiting.extend(item)
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return value
+
+
+def _plain_text(part: TextPart) -> TextPart:
+    """Text of another origin: without its provider's own data; citations keep what is common to all."""
+    if not part.extra and not any(citation.extra for citation in part.citations):
+        return part
+    citations = [c.model_copy(update={"extra": {}}) if c.extra else c for c in part.citations]
+    return part.model_copy(update={"extra": _caller_extra(part.extra), "citations": citations})
+
+
+def _caller_extra(extra: Extra) -> Extra:
+    kept = {ns: {key: values[key] for key in _CALLER_EXTRA if key in values} for ns, values in extra.items()}
+    return {ns: values for ns, values in kept.items() if values}
+
+
+def _who(message: Message) -> str:
+    origin = message.origin
+    if origin is None or origin.provider is None:
+        return "an unknown origin"
+    return "/".join(name for name in (origin.provider, origin.model) if name)
