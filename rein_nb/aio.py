@@ -106,7 +106,9 @@ def run_sync(coro: Coroutine[Any, Any, T]) -> T:
     """
     if in_background_loop():
         coro.close()
-        raise RuntimeError("a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form")
+        raise RuntimeError(
+            "a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form"
+        )
     future = submit(coro)
     try:
         while True:
@@ -141,9 +143,9 @@ async def wait_in_slices(future: Future[T]) -> T:
     except (asyncio.CancelledError, KeyboardInterrupt):
         if not future.done():
             cancel(future)
-            with_grace = asyncio.get_running_loop().time() + _GRACE_S
-            while not future.done() and asyncio.get_running_loop().time() < with_grace:
-                await asyncio.sleep(0.005)
+            await asyncio.wait([waiter], timeout=_GRACE_S)
+        if waiter.done() and not waiter.cancelled():
+            waiter.exception()
         raise
 
 
@@ -153,7 +155,9 @@ _END = object()
 def iterate_sync(source: AsyncIterator[T]) -> Iterator[T]:
     """Iterate an async iterator from synchronous code. Leaving early closes the source and waits for that."""
     if in_background_loop():
-        raise RuntimeError("a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form")
+        raise RuntimeError(
+            "a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form"
+        )
     items: queue.Queue[Any] = queue.Queue()
 
     async def pump() -> None:

@@ -80,8 +80,7 @@ class LLM:
     ) -> None:
         if not isinstance(config, Config):
             raise TypeError(
-                f"LLM expects a Config instance, got {type(config).__name__}; "
-                'LLM.named("provider/model") takes a name'
+                f'LLM expects a Config instance, got {type(config).__name__}; LLM.named("provider/model") takes a name'
             )
         self.config = config
         self._provider: Provider = provider if provider is not None else open_provider(config, client=client)
@@ -231,7 +230,9 @@ class LLM:
         return method
 
     def _call_from(self, messages: Any, arguments: dict[str, Any], *, stream: bool) -> Call:
-        known = {name: arguments.pop(name, None) for name in ("tools", "tool_choice", "output_format", "model", "signal")}
+        known = {
+            name: arguments.pop(name, None) for name in ("tools", "tool_choice", "output_format", "model", "signal")
+        }
         return self._call(messages, *known.values(), arguments, stream=stream)
 
     def _call(

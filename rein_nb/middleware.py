@@ -189,7 +189,9 @@ def cache(store: MutableMapping[str, str]) -> Middleware:
                 completion = Completion.model_validate_json(kept)
                 mark = {**completion.extra, "rein_nb": {**completion.extra.get("rein_nb", {}), "cached": True}}
                 completion = completion.model_copy(update={"extra": mark})
-                acc = Accumulator(completion.message.origin, finalize=lambda c: c.model_copy(update={"timing": completion.timing}))
+                acc = Accumulator(
+                    completion.message.origin, finalize=lambda c: c.model_copy(update={"timing": completion.timing})
+                )
                 for delta in completion_deltas(completion):
                     for event in acc.feed(delta):
                         yield event

@@ -141,6 +141,13 @@ class PartEnd:
 
 
 @dataclass(slots=True)
+class Void:
+    """The server withdrew this part: it is not in the message, and a tool call is not run."""
+
+    part: PartKey
+
+
+@dataclass(slots=True)
 class UsageReport:
     """Usage of this response; each later report replaces field by field."""
 
@@ -186,5 +193,5 @@ class Warn:
 
 Delta: TypeAlias = (
     Text | Thinking | Signature | Refusal | ToolOpen | ToolArgs | ToolArgsObject | Cite | Media | ServerTool | Settle
-    | PartExtra | PartEnd | UsageReport | Finish | End | Fault | Meta | Warn
+    | PartExtra | PartEnd | Void | UsageReport | Finish | End | Fault | Meta | Warn
 )  # fmt: skip

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
         ToolResult,
     )
 
-    AnyPart: TypeAlias = (
-        TextPart | ThinkingPart | ToolCall | ToolResult | MediaPart | RefusalPart | ServerToolPart
-    )
+    AnyPart: TypeAlias = TextPart | ThinkingPart | ToolCall | ToolResult | MediaPart | RefusalPart | ServerToolPart
 
 
 class Source(Protocol):
@@ -97,9 +95,7 @@ class StreamRetry(_Event):
     __slots__ = ("attempt", "error", "wait_s")
     type = "retry"
 
-    def __init__(
-        self, source: Source, segment: int, count: int, attempt: int, wait_s: float, error: ErrorInfo
-    ) -> None:
+    def __init__(self, source: Source, segment: int, count: int, attempt: int, wait_s: float, error: ErrorInfo) -> None:
         super().__init__(source, segment, count)
         self.attempt = attempt
         self.wait_s = wait_s

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -97,6 +98,22 @@ class ToolCall(Data):
     True
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            id: str | None = "",
+            name: str = "",
+            arguments: object = None,
+            args: object = None,
+            raw_arguments: str | None = None,
+            error: str | None = None,
+            extra: Extra = ...,
+            type: str = "tool_call",
+            function: Mapping[str, Any] | None = None,
+        ) -> None: ...
+
     type: Literal["tool_call"] = "tool_call"
     id: str = ""
     name: str = ""
@@ -161,6 +178,21 @@ class MediaPart(Data):
 
     `data` is bytes in Python and base64 in JSON; in the constructor a string is taken as base64.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            kind: Literal["image", "audio", "video", "document"],
+            mime_type: str | None = None,
+            data: bytes | str | None = None,
+            url: str | None = None,
+            file_id: str | None = None,
+            name: str | None = None,
+            extra: Extra = ...,
+            type: str = "media",
+        ) -> None: ...
 
     type: Literal["media"] = "media"
     kind: Literal["image", "audio", "video", "document"]
@@ -239,6 +271,21 @@ class ToolResult(Data):
     status
         `ToolStatus`; every status but ``ok`` implies `is_error`.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            tool_call_id: str,
+            name: str | None = None,
+            content: str | TextPart | MediaPart | Sequence[str | TextPart | MediaPart] | None = None,
+            details: JSON = None,
+            is_error: bool = False,
+            status: ToolStatus = "ok",
+            extra: Extra = ...,
+            type: str = "tool_result",
+        ) -> None: ...
 
     type: Literal["tool_result"] = "tool_result"
     tool_call_id: str

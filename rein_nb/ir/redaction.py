@@ -65,7 +65,7 @@ _ASSIGNED = re.compile(
     ( \b(?:[A-Za-z0-9]+[-_])*(?:api[-_]?key|secret|access[-_]?token|refresh[-_]?token|auth[-_]?token|password|passwd|
         secret[-_]?access[-_]?key|account[-_]?key|private[-_]?key|subscription[-_]?key|session[-_]?token)
       ["']?\s*[:=]\s*["']? )
-    ( [^\s"',;&}\])<>]{8,} )
+    ( (?!\[redacted\]) [^\s"',;&}\])<>]{8,} )
     """
 )
 _BEARER = re.compile(r"(?i)\b((?:authorization\s*[:=]\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{12,})")
@@ -106,7 +106,7 @@ class Redactor:
             return text
         text = _SHAPES.sub(MASK, text)
         text = _BEARER.sub(lambda m: m[1] + MASK, text)
-        text = _ASSIGNED.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
+        text = _ASSIGNED.sub(lambda m: m[1] + MASK, text)
         text = _URL_CREDENTIALS.sub(lambda m: f"{m[1]}:{MASK}@", text)
         return _URL_KEY.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
 

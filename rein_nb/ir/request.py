@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -129,7 +129,7 @@ class OutputFormat(Data):
         return self
 
     @classmethod
-    def of(cls, value: OutputFormat | type | dict[str, Any] | str | None) -> OutputFormat | None:
+    def of(cls, value: Any) -> OutputFormat | None:
         """From a format, a Python type (pydantic model, dataclass, TypedDict...), a JSON Schema dict, or a type's word."""
         if value is None or isinstance(value, OutputFormat):
             return value
@@ -168,6 +168,26 @@ class Options(Data):
     extensions
         Provider-only settings, by provider or dialect namespace, merged into the wire request.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            model: str | None = None,
+            temperature: float | None = None,
+            top_p: float | None = None,
+            top_k: int | None = None,
+            max_output_tokens: int | None = None,
+            max_tokens: int | None = None,
+            stop: str | list[str] | None = None,
+            seed: int | None = None,
+            frequency_penalty: float | None = None,
+            presence_penalty: float | None = None,
+            reasoning_effort: str | None = None,
+            logprobs: int | bool | None = None,
+            extensions: Extra = ...,
+        ) -> None: ...
 
     model: str | None = None
     temperature: float | None = Field(default=None, ge=0)
@@ -226,9 +246,7 @@ class Options(Data):
 
     def given(self) -> dict[str, Any]:
         """The options that were set, without `model` and `extensions`."""
-        return {
-            name: value for name, value in self if value is not None and name not in ("model", "extensions")
-        }
+        return {name: value for name, value in self if value is not None and name not in ("model", "extensions")}
 
 
 class Request(Data):

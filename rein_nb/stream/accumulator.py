@@ -24,6 +24,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from rein_nb.ir import deltas as d
@@ -63,16 +64,16 @@ _NONE: Events = ()
 class _Slot:
     """One part while it grows."""
 
-    __slots__ = ("closed", "hidden", "index", "items", "kind", "opened", "settled")
+    __slots__ = ("closed", "hidden", "index", "items", "key", "kind", "opened")
 
-    def __init__(self, kind: str, index: int, hidden: bool) -> None:
+    def __init__(self, kind: str, key: Hashable, index: int, hidden: bool) -> None:
         self.kind = kind
+        self.key = key
         self.index = index
         self.hidden = hidden
         self.items: list[Any] = []
         self.opened = False
         self.closed = False
-        self.settled = False
 
 
 class Accumulator:
@@ -200,7 +201,15 @@ class Accumulator:
             return (*head, *self.feed(delta))
         kind = type(delta)
         if kind is d.Text:
-            return self._append("text", TextDelta, delta.part, delta.text)  # type: ignore[union-attr]
+            # The commonest delta by far, spelled out: this is `_append` without its generality.
+            text = delta.text  # type: ignore[union-attr]
+            slot = self._current
+            if text and slot is not None and slot.kind == "text" and slot.key == delta.part and not slot.hidden:  # type: ignore[union-attr]
+                items = slot.items
+                items.append(text)
+                self._times.append(self._clock())
+                return (TextDelta(self, len(self._segments), len(items), slot.index, text),)
+            return self._append("text", TextDelta, delta.part, text)  # type: ignore[union-attr]
         if kind is d.Thinking:
             return self._append("thinking", ThinkingDelta, delta.part, delta.text)  # type: ignore[union-attr]
         if kind is d.ToolArgs:
@@ -249,7 +258,7 @@ class Accumulator:
         slot = self._slots.get(key)
         if slot is None:
             hidden = type(key) is tuple and type(key[0]) is int and key[0] > 0
-            slot = _Slot(kind, -1 if hidden else self._shown, hidden)
+            slot = _Slot(kind, key, -1 if hidden else self._shown, hidden)
             if not hidden:
                 self._shown += 1
             self._slots[key] = slot
@@ -375,16 +384,20 @@ class Accumulator:
                 "text": TextDelta, "thinking": ThinkingDelta, "refusal": RefusalDelta, "tool_call": ToolCallDelta,
             }.get(slot.kind)  # fmt: skip
             if event is not None and (slot.kind != "tool_call" or slot.opened):
-                return self._append(slot.kind, event, self._key_of(slot, delta.part), whole[len(have) :])
+                return self._append(slot.kind, event, slot.key, whole[len(have) :])
         self._put(slot, delta)
         return _NONE
-
-    def _key_of(self, slot: _Slot, key: Hashable) -> Hashable:
-        return key if self._slots.get(key) is slot else next(k for k, s in self._slots.items() if s is slot)
 
     def _part_end(self, delta: d.PartEnd) -> Events:
         slot = self._slots.get(delta.part)
         return self._close(slot) if slot is not None and not slot.closed else _NONE
+
+    def _void(self, delta: d.Void) -> Events:
+        slot = self._slots.get(delta.part)
+        if slot is not None:
+            self._put(slot, delta)
+            slot.closed = True
+        return _NONE
 
     def _close(self, slot: _Slot) -> Events:
         slot.closed = True
@@ -485,12 +498,17 @@ class Accumulator:
         for item in others:
             if type(item) is d.PartExtra:
                 extra = merge_extra(extra, item.extra)
+            elif type(item) is d.Void:
+                return None
         return _BUILDERS[slot.kind](text, others, extra)
 
     def _success_reason(self) -> FinishReason:
         assert self._finish is not None
         reason = self._finish.reason
-        calls = any(slot.kind == "tool_call" and not slot.hidden for slot in self._order)
+        calls = any(
+            slot.kind == "tool_call" and not slot.hidden and not any(type(item) is d.Void for item in slot.items)
+            for slot in self._order
+        )
         if reason in ("stop", "other") and calls:
             return "tool_calls" if reason == "stop" else reason
         if reason == "tool_calls" and not calls:
@@ -531,7 +549,7 @@ class Accumulator:
 
     def _timing(self) -> Timing:
         times = self._times
-        gaps = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+        gaps = sorted(b - a for a, b in pairwise(times))
         return Timing(
             started_at=self._started_at,
             first_byte_s=self._first_byte,
@@ -555,6 +573,7 @@ _HANDLERS: dict[type[Any], Callable[[Accumulator, Any], Events]] = {
     d.PartExtra: Accumulator._part_extra,
     d.Settle: Accumulator._settle,
     d.PartEnd: Accumulator._part_end,
+    d.Void: Accumulator._void,
     d.UsageReport: Accumulator._usage_report,
     d.Finish: Accumulator._finished,
     d.End: Accumulator._end,
@@ -617,7 +636,7 @@ def _server_tool_part(text: str, others: list[Any], extra: Extra) -> ServerToolP
                 if value is not None:
                     fields[name] = value
     if text:
-        call = ToolCall(arguments=text)  # type: ignore[arg-type]
+        call = ToolCall(arguments=text)
         fields["input"] = call.arguments if call.error is None else text
     return ServerToolPart(**fields, extra=extra)
 

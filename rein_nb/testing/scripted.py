@@ -202,7 +202,11 @@ class _Raise:
 def _call_deltas(call: ToolCall, key: int) -> Sequence[d.Delta]:
     text = call.raw_arguments if call.raw_arguments is not None else json.dumps(call.arguments, ensure_ascii=False)
     half = len(text) // 2
-    out: list[d.Delta] = [d.ToolOpen(key, call.id, call.name), d.ToolArgs(text[:half], key), d.ToolArgs(text[half:], key)]
+    out: list[d.Delta] = [
+        d.ToolOpen(key, call.id, call.name),
+        d.ToolArgs(text[:half], key),
+        d.ToolArgs(text[half:], key),
+    ]
     if call.extra:
         out.append(d.PartExtra(call.extra, key, "tool_call"))
     if call.error is None:
