@@ -230,10 +230,17 @@ class LLM:
         return method
 
     def _call_from(self, messages: Any, arguments: dict[str, Any], *, stream: bool) -> Call:
-        known = {
-            name: arguments.pop(name, None) for name in ("tools", "tool_choice", "output_format", "model", "signal")
-        }
-        return self._call(messages, *known.values(), arguments, stream=stream)
+        take = arguments.pop
+        return self._call(
+            messages,
+            take("tools", None),
+            take("tool_choice", None),
+            take("output_format", None),
+            take("model", None),
+            take("signal", None),
+            arguments,
+            stream=stream,
+        )
 
     def _call(
         self,
