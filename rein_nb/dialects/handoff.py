@@ -21,12 +21,12 @@ The messages that were given are never changed; those that need no change are pa
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from rein_nb.dialects.base import Target
+from rein_nb.dialects.handoff_pairs import pair
 from rein_nb.dialects.handoff_rules import (
     NO_USER_AFTER_RESULTS,
     accepts_media,
@@ -47,7 +47,7 @@ from rein_nb.ir import (
     ToolCall,
     ToolResult,
 )
-from rein_nb.ir.base import JSON, Extra, clean_json, clean_text, merge_extra
+from rein_nb.ir.base import JSON, Extra, clean_json, clean_text
 
 INTERRUPTED = (
     "[No result: the call was interrupted. It may have run, in whole or in part; its effect is unknown. "
@@ -96,39 +96,6 @@ def handoff(messages: Sequence[Message], target: Target) -> Handoff:
     return _Pass(messages, target).run()
 
 
-# -- pairing ----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """The calls of one assistant message that share an id, and the results that answer them."""
-
-    at: int
-    calls: list[ToolCall]
-    results: list[ToolResult] = field(default_factory=list)
-
-    def resolve(self) -> list[ToolResult | None]:
-        """One result, or None, for each call in order."""
-        results = self.results
-        if len(results) > len(self.calls):
-            real = [result for result in results if result.status != "interrupted"]
-            results = (real or results)[-len(self.calls) :]
-        if len(self.calls) == 1:
-            return [results[0] if results else None]
-        left = list(results)
-        chosen: list[ToolResult | None] = []
-        for call in self.calls:
-            named = next((r for r in left if r.name == call.name), None)
-            found = named or next((r for r in left if r.name is None), None)
-            if found is not None:
-                left.remove(found)
-            chosen.append(found)
-        for n, found in enumerate(chosen):
-            if found is None and left:
-                chosen[n] = left.pop(0)
-        return chosen
-
-
 class _Pass:
     """One run over one history."""
 
@@ -137,14 +104,12 @@ class _Pass:
         self.target = target
         self.warnings: dict[str, None] = {}
         self.repairs = 0
-        self.turns: dict[int, list[_Turn]] = {}
-        self.orphans: set[tuple[int, int]] = set()
+        self.answers, self.orphans = pair(messages)
         self.ids: dict[tuple[int, int], str] = {}
         self.names: dict[str, str] = {}
         self.out: list[Message] = []
 
     def run(self) -> Handoff:
-        self._pair()
         self._name()
         for at, message in enumerate(self.messages):
             if message.role == "assistant":
@@ -156,31 +121,12 @@ class _Pass:
         renamed = {wire: name for name, wire in self.names.items() if wire != name}
         return Handoff(self.out, list(self.warnings), self.repairs, renamed)
 
-    # -- who answers whom ---------------------------------------------------------------------------
-
-    def _pair(self) -> None:
-        latest: dict[str, _Turn] = {}
-        for at, message in enumerate(self.messages):
-            for n, part in enumerate(message.parts):
-                if type(part) is ToolCall:
-                    turn = latest.get(part.id)
-                    if turn is None or turn.at != at:
-                        turn = latest[part.id] = _Turn(at, [])
-                        self.turns.setdefault(at, []).append(turn)
-                    turn.calls.append(part)
-                elif type(part) is ToolResult:
-                    answered = latest.get(part.tool_call_id)
-                    if answered is None:
-                        self.orphans.add((at, n))
-                    else:
-                        answered.results.append(part)
-
     def _name(self) -> None:
         rule = id_rule(self.target)
         places: list[tuple[int, int, str, bool]] = []
         kept: set[str] = set()
         names: dict[str, None] = {}
-        for at in self.turns:
+        for at in self.answers:
             message = self.messages[at]
             own = same_service(message.origin, self.target)
             for n, part in enumerate(message.parts):
@@ -236,7 +182,7 @@ class _Pass:
             while parts and type(parts[-1]) is ThinkingPart:
                 parts.pop()
         self._keep(message, parts)
-        if at in self.turns:
+        if at in self.answers:
             self._results(at, message)
 
     def _call(self, call: ToolCall, wire_id: str, own: bool) -> ToolCall:
@@ -293,55 +239,30 @@ class _Pass:
         return part if opaque else _cleaned(part)
 
     def _results(self, at: int, message: Message) -> None:
-        turns = self.turns[at]
-        answers = {id(turn): iter(turn.resolve()) for turn in turns}
-        turn_of = {turn.calls[0].id: turn for turn in turns}
-        given: list[ToolResult | None] = []
+        answers = self.answers[at]
+        given = iter(answers.results)
         results: list[Any] = []
         apart: list[Any] = []
         for n, call in enumerate(message.parts):
             if type(call) is not ToolCall:
                 continue
-            result = next(answers[id(turn_of[call.id])])
-            given.append(result)
+            result = next(given)
             if result is None:
                 self.repairs += 1
                 results.append(_made_result(call, self.ids[at, n], self.names[call.name]))
             else:
                 results.append(self._result(result, self.ids[at, n], self.names[call.name], apart))
-        surplus = sum(len(turn.results) for turn in turns) - sum(result is not None for result in given)
-        if surplus:
-            self.repairs += surplus
-            self._warn(f"{surplus} repeated tool result(s) were left out: a call has one result, the latest real one")
-        self.repairs += self._moved(at, [result for result in given if result is not None])
-        following = self.messages[at + 1] if at + 1 < len(self.messages) else None
-        if following is not None and following.role == "tool" and _same(results, following.parts):
-            self.out.append(following)
+        if answers.surplus:
+            self._warn(f"{answers.surplus} repeated tool result(s) were left out: a call has one, the latest real one")
+        self.repairs += answers.surplus + answers.moved
+        standing = answers.standing
+        if standing is not None and _same(results, standing.parts):
+            self.out.append(standing)
         else:
-            self.out.append(_message("tool", results, extra=self._extra_of(at, given)))
+            extra = answers.extra if standing is None else standing.extra
+            self.out.append(_message("tool", results, extra=extra))
         if apart:
             self.out.append(_message("user", apart))
-
-    def _moved(self, at: int, given: list[ToolResult]) -> int:
-        """How many of the results did not already stand right after their calls, in order."""
-        standing: list[ToolResult] = []
-        for message in self.messages[at + 1 :]:
-            head = list(itertools.takewhile(lambda part: type(part) is ToolResult, message.parts))
-            standing.extend(head)  # type: ignore[arg-type]
-            if len(head) < len(message.parts) or not head or len(standing) >= len(given):
-                break
-        return sum(n >= len(standing) or standing[n] is not result for n, result in enumerate(given))
-
-    def _extra_of(self, at: int, given: list[ToolResult | None]) -> Extra:
-        """The `extra` of the messages that held nothing but these results."""
-        wanted = {id(result) for result in given}
-        extra: Extra = {}
-        for message in self.messages[at + 1 :]:
-            if message.role == "assistant":
-                break
-            if message.extra and message.parts and all(id(part) in wanted for part in message.parts):
-                extra = merge_extra(extra, message.extra)
-        return extra
 
     def _result(self, result: ToolResult, wire_id: str, name: str, apart: list[Any]) -> ToolResult:
         """The result under the call's id and name; media that the target wants elsewhere go to `apart`."""

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rein_nb.dialects.base import Target
 from rein_nb.ir import MediaPart, Origin
@@ -121,6 +122,7 @@ _SNAPSHOT = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def model_family(model: str) -> str:
     """A model's name without what only says where it is served and which snapshot it is.
 
