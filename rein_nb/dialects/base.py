@@ -18,7 +18,13 @@ class Quirks:
 
     Chat Completions: `developer_role` (role ``developer`` is understood), `max_tokens_field`, `stream_usage` (``stream_options``),
     `parallel_tool_calls` (the field is accepted), `strict_tools`, `store` (the field is accepted), `reasoning_field` (where reasoning text
-    goes back), `reasoning_replay` (when it does), `think_tags` (reasoning comes inline in tags), `named_tool_choice`.
+    goes back), `reasoning_replay` (when it does), `think_tags` (reasoning comes inline in tags), `named_tool_choice`,
+    `top_k_field`, `seed_field`, `effort_field` (what the server calls these options, dots for nesting; None: it has no such option).
+
+    Anthropic Messages: `mid_system` (role ``system`` is understood inside the conversation), `adaptive_thinking` (the model takes
+    ``thinking: adaptive``, which a reasoning effort then turns on).
+
+    Responses: `reasoning_summary` (the summary of its reasoning to ask a reasoning model for, where the request does not say).
 
     Hand-off: `call_ids` names a rule of `rein_nb.dialects.handoff.ID_RULES` for tool-call ids; None takes the dialect's.
     """
@@ -33,10 +39,15 @@ class Quirks:
     reasoning_replay: Literal["never", "tool_turns", "always"] = "never"
     think_tags: bool = False
     named_tool_choice: bool = True
+    top_k_field: str | None = None
+    seed_field: str | None = "seed"
+    effort_field: str | None = "reasoning_effort"
     prefill_tool_call: bool = False
     framing: Literal["sse", "ndjson"] = "sse"
     path: str | None = None
     mid_system: bool = False
+    adaptive_thinking: bool = False
+    reasoning_summary: str | None = None
     call_ids: str | None = None
     default_body: Mapping[str, Any] = field(default_factory=dict)
 
