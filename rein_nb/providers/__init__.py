@@ -1,0 +1,44 @@
+"""Who is at the other end: endpoints, credentials, capabilities, quirks as data, and the one transport that moves bytes.
+
+Lives here: the registry of providers, `Config`, the transport over the SDKs' clients, prices, the driver that retries, times out and
+cancels, and the embedded local models.
+
+May import: `ir`, `stream`, `dialects`. May not know: tools, agents, notebooks. SDKs are imported inside the functions that need them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rein_nb.providers.config import Config, Timeouts
+from rein_nb.providers.driver import Provider, RetryPolicy, drive
+from rein_nb.providers.spec import ProviderSpec, find_custom, make_custom, provider_names, register_provider, require_known
+
+__all__ = [
+    "Config",
+    "Provider",
+    "ProviderSpec",
+    "RetryPolicy",
+    "Timeouts",
+    "drive",
+    "open_provider",
+    "provider_names",
+    "register_provider",
+]
+
+
+def open_provider(config: Config, client: Any = None) -> Provider:
+    """The object that answers requests for `config`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown provider or a missing key.
+    """
+    require_known(config.provider)
+    if find_custom(config.provider) is not None:
+        made: Provider = make_custom(config.provider, config)
+        return made
+    from rein_nb.providers.wire import WireProvider
+
+    return WireProvider(config, client=client)
