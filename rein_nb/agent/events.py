@@ -146,12 +146,16 @@ class ToolExecutionUpdate(Event):
 
 @dataclass(slots=True, kw_only=True)
 class ToolExecutionEnd(Event):
-    """A tool call has its result. `duration_s` is None when the tool never started."""
+    """A tool call has its result. `duration_s` is None when the tool never started.
+
+    `value` is the Python object that the tool returned, untouched; it stays in this process and is no part of `to_dict`.
+    """
 
     type: ClassVar[str] = "tool_execution_end"
     call: ToolCall
     result: ToolResult
     duration_s: float | None = None
+    value: Any = field(default=None, repr=False, compare=False, metadata={"private": True})
 
 
 @dataclass(slots=True, kw_only=True)

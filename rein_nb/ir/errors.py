@@ -113,9 +113,12 @@ class ProviderError(ReinError):
         The fault as data.
     completion
         What had been received when the fault struck: text, thinking and usage so far. None when nothing had.
+    result
+        The whole `AgentResult`, when an agent's run was ended by the fault; None otherwise.
     """
 
     kind: ClassVar[ErrorKind] = "other"
+    result: Any = None
 
     def __init__(self, info: ErrorInfo | str, completion: Completion | None = None) -> None:
         self.info = info if isinstance(info, ErrorInfo) else ErrorInfo.make(self.kind, info)

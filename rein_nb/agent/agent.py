@@ -1,0 +1,385 @@
+"""`Agent`: a model, its tools and a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
+
+from rein_nb import aio
+from rein_nb.agent.approvals import Policy, check_policy
+from rein_nb.agent.context import Compaction, Context
+from rein_nb.agent.events import AgentEvent
+from rein_nb.agent.handle import AgentRun
+from rein_nb.agent.healing import heal
+from rein_nb.agent.limits import Limits
+from rein_nb.agent.loop import run_loop
+from rein_nb.agent.output import OutputSpec
+from rein_nb.agent.result import AgentResult
+from rein_nb.agent.state import Listener, RunState, Setup
+from rein_nb.agent.streams import EventStream, all_events, as_chunks
+from rein_nb.ir import InvalidRequest, MediaPart, Message, ProviderError, StreamChunk, TextPart
+from rein_nb.llm import LLM, as_messages, as_options
+from rein_nb.stream import CancellationToken
+from rein_nb.tools import Tool, Toolset
+
+Prompt: TypeAlias = str | Message | Sequence[str | TextPart | MediaPart | Message]
+"""What a run starts with: text, a message, or a list of texts and media (one message) or of messages."""
+
+_SETUP = frozenset(f.name for f in fields(Setup)) - {"options"}
+_HOOKS = ("before_tool_call", "after_tool_call", "before_request", "on_event")
+
+
+class Agent:
+    """A model that can use tools, and remembers the conversation.
+
+    Parameters
+    ----------
+    llm
+        An `LLM`, or a name like ``"anthropic/claude-..."``.
+    tools
+        Functions, `Tool` objects, toolsets, other agents.
+    system
+        The system prompt.
+    messages
+        A conversation to go on from; it is healed, not changed.
+    limits
+        `Limits`, or a dict of its fields.
+    approval
+        Who decides about tool calls: ``"auto"`` (ask for tools that require it), ``"never"`` (ask for nothing), ``"always"``, a function
+        ``(call)`` or ``(call, ctx)``, or a dict by tool name.
+    approval_timeout_s
+        Seconds that a question may stay open before it counts as denied; None for ever.
+    before_tool_call, after_tool_call, before_request
+        Hooks, one or several; see `rein_nb.agent.hooks`.
+    deps
+        Handed to tools as ``ctx.deps``.
+    output_type
+        A type that the final answer must have; the validated value is ``result.output``.
+    max_output_retries
+        How often an answer that does not validate is sent back.
+    tool_choice
+        For the first model call of a run: ``"auto"``, ``"none"``, ``"required"``, a tool's name, or a `ToolChoice`.
+    context
+        When and how a long conversation is shortened; see `Context`.
+    fallback
+        Further models, taken in order when a call fails before it showed anything.
+    label
+        A name for comparisons and sub-agents.
+    on_event
+        Called with every event of every run, in the run's thread.
+    options
+        Options of every model call: ``temperature=``, ``max_output_tokens=``...
+
+    Raises
+    ------
+    InvalidRequest
+        For an unknown option, a policy or choice that could never work.
+
+    Examples
+    --------
+    >>> from rein_nb.testing import ScriptedProvider
+    >>> agent = Agent(ScriptedProvider.llm("Hello!"))
+    >>> agent.run("hi").text
+    'Hello!'
+    """
+
+    def __init__(
+        self,
+        llm: LLM | str,
+        tools: Iterable[Any] | Toolset = (),
+        system: str | None = None,
+        *,
+        messages: Any = None,
+        limits: Limits | Mapping[str, float] | None = None,
+        approval: Policy = None,
+        approval_timeout_s: float | None = 300.0,
+        before_tool_call: Any = (),
+        after_tool_call: Any = (),
+        before_request: Any = (),
+        deps: Any = None,
+        output_type: Any = None,
+        max_output_retries: int = 2,
+        tool_choice: Any = None,
+        context: Context | str | None = None,
+        fallback: Any = (),
+        label: str = "",
+        on_event: Any = (),
+        **options: Any,
+    ) -> None:
+        given = dict(
+            llm=llm, tools=tools, system=system, limits=limits, approval=approval, approval_timeout_s=approval_timeout_s,
+            before_tool_call=before_tool_call, after_tool_call=after_tool_call, before_request=before_request, deps=deps,
+            output_type=output_type, max_output_retries=max_output_retries, tool_choice=tool_choice, context=context,
+            fallback=fallback, label=label, on_event=on_event,
+        )  # fmt: skip
+        as_options(options)
+        self._setup = Setup(**_normalised(given), options=dict(options))
+        self._lock = threading.Lock()
+        self._messages: list[Message] = []
+        self._compaction = Compaction()
+        self._always_allowed: set[str] = set()
+        self._winding_down: set[asyncio.Task[AgentResult]] = set()
+        self.messages = messages
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    def llm(self) -> LLM:
+        """The model."""
+        return self._setup.llm
+
+    @property
+    def tools(self) -> Toolset:
+        """The tools; ``agent.tools.add(fn)`` works while a run is going."""
+        return self._setup.tools
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt."""
+        return self._setup.system
+
+    @property
+    def label(self) -> str:
+        """The agent's label, or its model's name."""
+        return self._setup.label or f"{self.llm.provider}/{self.llm.model}"
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far; assign another to go on from that one. It is healed when it is assigned."""
+        return self._messages
+
+    @messages.setter
+    def messages(self, value: Any) -> None:
+        found = heal(as_messages(value)).messages if value else []
+        with self._lock:
+            self._messages = found
+            self._compaction = Compaction()
+
+    def __repr__(self) -> str:
+        return f"Agent({self.label}, tools={self.tools.names}, messages={len(self._messages)})"
+
+    def reset(self) -> None:
+        """Forget the conversation."""
+        self.messages = None
+
+    def fork(self, **changes: Any) -> Agent:
+        """An agent of its own with the same setup and conversation, some of it changed: ``agent.fork(llm="openai/...")``."""
+        copy = Agent.__new__(type(self))
+        copy._setup = _changed(self._setup, {k: v for k, v in changes.items() if k != "messages"})
+        copy._lock = threading.Lock()
+        copy._always_allowed = set(self._always_allowed)
+        copy._winding_down = set()
+        with self._lock:
+            copy._messages = list(self._messages)
+            copy._compaction = self._compaction
+        if "messages" in changes:
+            copy.messages = changes["messages"]
+        return copy
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def run(self, prompt: Prompt | None = None, **overrides: Any) -> AgentResult:
+        """Run to the end, from synchronous code: a script, a notebook cell, any thread.
+
+        Parameters
+        ----------
+        prompt
+            What to say; None goes on from the conversation as it is.
+        overrides
+            Any argument of `Agent`, or ``signal=`` (a `CancellationToken`), for this run only.
+
+        Raises
+        ------
+        ProviderError
+            When a provider's fault ended the run; it carries `.completion` and `.result`.
+        KeyboardInterrupt
+            After the run was stopped; the conversation is valid and can go on.
+        InvalidRequest
+            For what is wrong with the call itself.
+        """
+        return aio.run_sync(self._checked(self._new_run(prompt, overrides)))
+
+    async def arun(self, prompt: Prompt | None = None, **overrides: Any) -> AgentResult:
+        """`run` for asynchronous code, in the caller's own event loop. Cancelling the task stops the run first.
+
+        A limit or a cancelled token ends with a result, a provider's fault raises.
+        """
+        return await self._checked(self._new_run(prompt, overrides))
+
+    def events(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[AgentEvent]:
+        """The run as events, `AgentEnd` last. Never raises for what a provider or a tool did."""
+        run = self._new_run(prompt, overrides)
+        return EventStream(run, lambda: self._drive(run), all_events)
+
+    def astream(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[StreamChunk]:
+        """The run as a flat stream of `StreamChunk` over all its turns, one ``done`` at the end."""
+        run = self._new_run(prompt, overrides)
+        return EventStream(run, lambda: self._drive(run), as_chunks)
+
+    def start(self, prompt: Prompt | None = None, **overrides: Any) -> AgentRun:
+        """Run in the background, on rein_nb's own loop, and return at once."""
+        run = self._new_run(prompt, overrides)
+        handle = AgentRun(run)
+        return handle._begin(aio.submit(self._checked(run)))
+
+    def as_tool(self, name: str | None = None, description: str | None = None, **options: Any) -> Tool:
+        """This agent as a tool of another: each call is a conversation of its own that starts from this agent's.
+
+        Parameters
+        ----------
+        name, description
+            What the other model sees; the label and the system prompt's first line by default.
+        options
+            Further options of `Tool`.
+        """
+        from rein_nb.agent.subagent import agent_tool
+
+        return agent_tool(self, name, description, options)
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _new_run(self, prompt: Prompt | None, overrides: dict[str, Any]) -> RunState:
+        signal = overrides.pop("signal", None)
+        if signal is not None and not isinstance(signal, CancellationToken):
+            raise InvalidRequest(f"signal must be a CancellationToken, not {type(signal).__name__}")
+        setup = _changed(self._setup, overrides)
+        started = as_prompt(prompt)
+        with self._lock:
+            history, compaction = self._messages, self._compaction
+        if not started and not history:
+            raise InvalidRequest("there is nothing to answer: give a prompt")
+        run = RunState(
+            setup, history, started, compaction=compaction, signal=signal, always_allowed=self._always_allowed
+        )
+        if setup.output_type is not None:
+            run.output_spec = OutputSpec(
+                setup.output_type, native=_has_native_output(setup.llm), taken=setup.tools.names
+            )
+        return run
+
+    async def _drive(self, run: RunState) -> AgentResult:
+        """The loop in a task of its own, so that cancelling the caller stops the run in good order."""
+        try:
+            return await run_loop(run)
+        finally:
+            self._take_over(run)
+
+    async def _checked(self, run: RunState) -> AgentResult:
+        result = await self._shielded(run)
+        if run.exception is not None:
+            raise run.exception
+        if result.stop_reason == "error" and result.error is not None:
+            error = result.error.to_exception(result.completion)
+            error.result = result
+            raise error
+        return result
+
+    async def _shielded(self, run: RunState) -> AgentResult:
+        task = asyncio.ensure_future(self._drive(run))
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            run.stop("cancelled", "the task was cancelled")
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()
+            raise
+        return task.result()
+
+    def _take_over(self, run: RunState) -> None:
+        """Put a run's messages into the conversation, in one piece: runs at the same time do not mix theirs."""
+        new = run.messages[run.base :]
+        with self._lock:
+            if self._messages is run.history:
+                self._messages = list(run.messages)
+                self._compaction = run.compaction
+            else:
+                self._messages = [*self._messages, *new]
+
+
+def as_prompt(prompt: Prompt | None) -> list[Message]:
+    """The messages that a prompt stands for.
+
+    Raises
+    ------
+    InvalidRequest
+        For anything that is no prompt.
+    """
+    if prompt is None:
+        return []
+    if isinstance(prompt, str):
+        if not prompt:
+            raise InvalidRequest("the prompt is empty")
+        return [Message(role="user", content=prompt)]
+    if isinstance(prompt, Message):
+        return [prompt]
+    if isinstance(prompt, TextPart | MediaPart):
+        return [Message(role="user", parts=[prompt])]
+    if isinstance(prompt, Sequence) and prompt:
+        if all(isinstance(item, Message | Mapping) for item in prompt):
+            return as_messages(prompt)
+        if all(isinstance(item, str | TextPart | MediaPart) for item in prompt):
+            return [Message(role="user", content=list(prompt))]
+    raise InvalidRequest(
+        f"a prompt is text, a Message, or a list of texts and media, not {type(prompt).__name__}"
+    )
+
+
+def _as_llm(value: Any) -> LLM:
+    if isinstance(value, str):
+        return LLM.named(value)
+    if callable(getattr(value, "astream_events", None)):
+        llm: LLM = value
+        return llm
+    raise InvalidRequest(f"a model is an LLM or a name like 'provider/model', not {type(value).__name__}")
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple | set | frozenset):
+        return tuple(value)
+    return (value,)
+
+
+_NORMAL: dict[str, Callable[[Any], Any]] = {
+    "llm": _as_llm,
+    "tools": lambda value: value if isinstance(value, Toolset) else Toolset(_several(value) if not isinstance(value, Iterable) else value),
+    "limits": Limits.of,
+    "context": lambda value: value if isinstance(value, Context) else Context(strategy=value) if value is not None else Context(),
+    "fallback": lambda value: tuple(_as_llm(item) for item in _several(value)),
+    **dict.fromkeys(_HOOKS, _several),
+}
+
+
+def _normalised(given: Mapping[str, Any]) -> dict[str, Any]:
+    normal = {name: _NORMAL[name](value) if name in _NORMAL else value for name, value in given.items()}
+    if "approval" in normal:
+        check_policy(normal["approval"])
+    for name in _HOOKS:
+        for hook in normal.get(name, ()):
+            if not callable(hook):
+                raise InvalidRequest(f"{name} takes functions, not {type(hook).__name__}")
+    if normal.get("max_output_retries", 0) < 0:
+        raise InvalidRequest(f"max_output_retries must be 0 or more, got {normal['max_output_retries']}")
+    return normal
+
+
+def _changed(setup: Setup, overrides: Mapping[str, Any]) -> Setup:
+    if not overrides:
+        return setup
+    named = {name: value for name, value in overrides.items() if name in _SETUP}
+    options = {name: value for name, value in overrides.items() if name not in _SETUP}
+    as_options(options)
+    return replace(setup, **_normalised(named), options={**setup.options, **options})
+
+
+def _has_native_output(llm: LLM) -> bool:
+    target = llm.target() if hasattr(llm, "target") else None
+    return bool(target is not None and target.capabilities.structured_output)
+
+
+__all__ = ["Agent", "Listener", "Prompt", "ProviderError", "as_prompt"]

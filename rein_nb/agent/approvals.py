@@ -1,0 +1,131 @@
+"""Approvals: who decides whether a tool call may run.
+
+A policy is ``"auto"`` (ask for tools that require it), ``"never"`` (ask for nothing), ``"always"`` (ask for every call), a function of the call
+that decides by itself, or a dict from tool name to any of these (``"*"`` for the rest). Asking means an `ApprovalRequested` event
+whose ``decide`` anybody may call from any thread. Where nobody listens, asking is denying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from rein_nb.agent.hooks import AbortRun, Deny, maybe_await
+from rein_nb.ir import InvalidRequest, ToolCall
+from rein_nb.stream import CancellationToken
+from rein_nb.tools import Tool, ToolContext
+from rein_nb.tools.render import describe_error
+
+Verdict: TypeAlias = Literal["allow", "deny", "ask", "always"]
+Policy: TypeAlias = str | Callable[..., Any | Awaitable[Any]] | Mapping[str, Any] | None
+Decide: TypeAlias = Callable[[Literal["allow", "deny", "always"], str | None], None]
+
+_WORDS = ("auto", "never", "always")
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise at once for a policy that could never be used.
+
+    Raises
+    ------
+    InvalidRequest
+        Saying what would be right.
+    """
+    if policy is None or callable(policy):
+        return
+    if isinstance(policy, Mapping):
+        for inner in policy.values():
+            check_policy(inner)
+        return
+    if policy not in _WORDS:
+        raise InvalidRequest(
+            f"approval must be one of {', '.join(map(repr, _WORDS))}, a function of the call, or a dict by tool name, not {policy!r}"
+        )
+
+
+async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any]) -> tuple[Verdict, str | None]:
+    """(verdict, reason) of the policy for one call.
+
+    Raises
+    ------
+    AbortRun
+        When an approval function wants the run to end.
+    """
+    if isinstance(policy, Mapping):
+        return await judge(policy.get(call.name, policy.get("*")), tool, call, ctx)
+    if policy == "never":
+        return "allow", None
+    if policy == "always":
+        return "ask", None
+    if policy is None or policy == "auto":
+        try:
+            needed = tool.needs_approval(call.arguments)
+        except Exception as exc:
+            return "ask", f"its own check failed: {describe_error(exc)}"
+        return ("ask", None) if needed else ("allow", None)
+    assert callable(policy)
+    try:
+        answer = await maybe_await(_ask_function(policy, call, ctx))
+    except AbortRun:
+        raise
+    except Exception as exc:
+        return "deny", f"the approval function failed: {describe_error(exc)}"
+    if answer is True or answer in ("allow", "always"):
+        return ("always" if answer == "always" else "allow"), None
+    if answer is False or answer is None or answer == "deny":
+        return "deny", None
+    if answer == "ask":
+        return "ask", None
+    if isinstance(answer, Deny):
+        return "deny", answer.reason
+    return "deny", answer if isinstance(answer, str) else f"the approval function returned {type(answer).__name__}"
+
+
+def _ask_function(policy: Callable[..., Any], call: ToolCall, ctx: ToolContext[Any]) -> Any:
+    code = getattr(policy, "__code__", None)
+    one_argument = code is not None and code.co_argcount - (1 if hasattr(policy, "__self__") else 0) == 1
+    return policy(call) if one_argument else policy(call, ctx)
+
+
+class Question:
+    """One open request for a decision. Only the first answer counts; it may come from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
+
+    def decide(self, verdict: Literal["allow", "deny", "always"], reason: str | None = None) -> None:
+        """Answer: ``allow`` this call, ``deny`` it, or allow the tool ``always``."""
+        if verdict not in ("allow", "deny", "always"):
+            raise ValueError(f"a decision is 'allow', 'deny' or 'always', not {verdict!r}")
+
+        def settle() -> None:
+            if not self._answer.done():
+                self._answer.set_result((verdict, reason))
+
+        try:
+            self._loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop is closed: the run is long over
+            return
+
+    async def wait(self, token: CancellationToken, timeout_s: float | None) -> tuple[str, str | None] | None:
+        """The decision; None when the run was stopped first. A question left open for `timeout_s` seconds is denied."""
+        stop: asyncio.Future[None] = self._loop.create_future()
+
+        def stopped() -> None:
+            if not stop.done():
+                stop.set_result(None)
+
+        detach = token.on_cancel(lambda: self._loop.call_soon_threadsafe(stopped))
+        try:
+            await asyncio.wait((self._answer, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            detach()
+            if not stop.done():
+                stop.cancel()
+        if self._answer.done():
+            return self._answer.result()
+        if token.is_cancelled:
+            return None
+        return "deny", f"nobody decided within {timeout_s:g} s"

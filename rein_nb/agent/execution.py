@@ -1,0 +1,209 @@
+"""The tool calls of one turn: checked, approved, run at the same time, answered in order.
+
+N parallel calls of time t take about t. A tool that is not parallel-safe runs alone. Every call gets exactly one result, whatever
+happens: stopped while running and never started are told apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from rein_nb.agent import hooks
+from rein_nb.agent.approvals import Question, judge
+from rein_nb.agent.events import (
+    ApprovalRequested,
+    Notice,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from rein_nb.agent.result import ToolRun
+from rein_nb.ir import Completion, ToolCall, ToolResult
+from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
+from rein_nb.tools.execute import run_guarded
+
+if TYPE_CHECKING:
+    from rein_nb.agent.state import RunState
+
+
+async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
+    """Answer every call of a turn, in call order. Never raises for what the model, a tool or a hook did."""
+    calls = completion.tool_calls
+    # `stop_reason` and errors decide for the whole turn: a call is run only when its turn ended in success.
+    runnable = {id(call) for call in completion.runnable_tool_calls}
+    answers: dict[int, ToolRun] = {}
+    batch: list[tuple[int, ToolCall, Tool]] = []
+    allowed = run.tool_calls_left()
+    for index, call in enumerate(calls):
+        refusal = None
+        tool = run.tools.get(call.name)
+        if id(call) not in runnable:
+            refusal = outcomes.malformed_call(call) if call.error or not call.name else outcomes.unfinished_turn(call, _why_unfinished(completion))
+        elif tool is None:
+            refusal = outcomes.unknown_tool(call, run.tools.names)
+        elif allowed is not None and allowed <= 0:
+            run.limit_hit("max_tool_calls")
+            refusal = outcomes.not_started(call, "the limit of tool calls is reached")
+        if refusal is not None:
+            answers[index] = await _answered(run, call, refusal)
+            continue
+        assert tool is not None
+        if allowed is not None:
+            allowed -= 1
+        if not tool.parallel_safe:
+            await _run_batch(run, batch, answers)
+            await _run_batch(run, [(index, call, tool)], answers)
+            batch = []
+        else:
+            batch.append((index, call, tool))
+    await _run_batch(run, batch, answers)
+    return [answers[index] for index in range(len(calls))]
+
+
+def _why_unfinished(completion: Completion) -> str:
+    if completion.finish_reason == "length":
+        return "the answer was cut off by its token limit, so the call may be incomplete"
+    if completion.error is not None and completion.error.kind != "cancelled":
+        return f"the answer ended in an error ({completion.error.kind})"
+    if completion.finish_reason == "cancelled":
+        return "the run was interrupted while the answer was being written"
+    return f"the answer ended with {completion.finish_reason!r}"
+
+
+async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], answers: dict[int, ToolRun]) -> None:
+    if not batch:
+        return
+    if len(batch) == 1:
+        index, call, tool = batch[0]
+        answers[index] = await _run_call(run, call, tool)
+        return
+    tasks = [asyncio.ensure_future(_run_call(run, call, tool)) for _, call, tool in batch]
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        # Each call looks at the token and answers by itself; nobody is left behind.
+        run.stop("cancelled", "the task was cancelled")
+        await asyncio.wait(tasks)
+        raise
+    finally:
+        for (index, call, _), task in zip(batch, tasks, strict=True):
+            if task.done() and not task.cancelled() and task.exception() is None:
+                answers[index] = task.result()
+            elif task.done():
+                answers[index] = ToolRun.model_construct(call=call, result=outcomes.interrupted_while_running(call))
+
+
+async def _answered(run: RunState, call: ToolCall, result: ToolResult) -> ToolRun:
+    """Report a call that was answered without running; hooks see it as the error it is."""
+    result = await _after_hooks(run, call, result, run.context_for(call))
+    run.emit(ToolExecutionEnd(call=call, result=result))
+    return ToolRun.model_construct(call=call, result=result, started_at=None, duration_s=None)
+
+
+async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
+    if run.token.is_cancelled:
+        return await _answered(run, call, outcomes.not_started(call, run.token.reason))
+    live = True
+
+    def on_progress(progress: Progress) -> None:
+        def report() -> None:
+            if live:
+                run.emit(
+                    ToolExecutionUpdate(call_id=call.id, message=progress.message, fraction=progress.fraction, data=progress.data)
+                )
+
+        run.call_soon(report)
+
+    # A token of its own: a tool's timeout must not stop the run.
+    token = run.token.child()
+    ctx = run.context_for(call, token, on_progress)
+    try:
+        checked, refusal = await _checked(run, call, tool, ctx)
+        if refusal is not None:
+            return await _answered(run, checked, refusal)
+        if checked.name != call.name:
+            renamed = run.tools.get(checked.name)
+            if renamed is None:
+                return await _answered(run, checked, outcomes.unknown_tool(checked, run.tools.names))
+            tool = renamed
+        ctx.call = checked
+        run.tool_calls += 1
+        run.emit(ToolExecutionStart(call=checked))
+        outcome = await tool.execute(checked, ctx)
+        live = False
+        result = await _after_hooks(run, checked, outcome.result, ctx)
+    finally:
+        live = False
+        token.close()
+    if outcome.ends_run is not None:
+        run.end_with(outcome.ends_run)
+    return _ended(run, checked, result, outcome)
+
+
+def _ended(run: RunState, call: ToolCall, result: ToolResult, outcome: Outcome) -> ToolRun:
+    run.emit(
+        ToolExecutionEnd(call=call, result=result, duration_s=outcome.duration_s, value=outcome.value)
+    )
+    return ToolRun.model_construct(
+        call=call, result=result, started_at=outcome.started_at, duration_s=outcome.duration_s
+    )
+
+
+async def _checked(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]) -> tuple[ToolCall, ToolResult | None]:
+    """Hooks, then approval: (the call as it shall run, why it shall not)."""
+    try:
+        if run.setup.before_tool_call:
+            ended = await run_guarded(
+                lambda: asyncio.ensure_future(hooks.before_tool_call(run.setup.before_tool_call, call, ctx)), run.token, None
+            )
+            if ended.how == "raised" and ended.error is not None:
+                raise ended.error
+            if not ended.has_value:
+                return call, outcomes.not_started(call, run.token.reason)
+            call, refusal = ended.value
+            if refusal is not None:
+                return call, refusal
+        return call, await _approval(run, call, tool, ctx)
+    except hooks.AbortRun as abort:
+        run.end_with(abort)
+        return call, outcomes.not_started(call, str(abort) or "the run was aborted")
+
+
+async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]) -> ToolResult | None:
+    policy = run.setup.approval
+    if not callable(policy) and not tool.requires_approval and (policy is None or policy in ("auto", "never")):
+        return None
+    if call.name in run.always_allowed:
+        return None
+    ended = await run_guarded(lambda: asyncio.ensure_future(judge(policy, tool, call, ctx)), run.token, None)
+    if ended.how == "raised" and ended.error is not None:
+        raise ended.error
+    if not ended.has_value:
+        return outcomes.not_started(call, run.token.reason)
+    verdict, reason = ended.value
+    if verdict == "ask":
+        if not run.listening:
+            return outcomes.denied(call, "it needs an approval, and nobody is there to give it")
+        question = Question(run.loop)
+        run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))
+        decision = await question.wait(run.token, run.setup.approval_timeout_s)
+        if decision is None:
+            return outcomes.not_started(call, run.token.reason)
+        verdict, reason = decision
+    if verdict == "always":
+        run.always_allowed.add(call.name)
+    return outcomes.denied(call, reason) if verdict == "deny" else None
+
+
+async def _after_hooks(run: RunState, call: ToolCall, result: ToolResult, ctx: ToolContext[Any]) -> ToolResult:
+    if not run.setup.after_tool_call:
+        return result
+    try:
+        changed, problems = await hooks.after_tool_call(run.setup.after_tool_call, call, result, ctx)
+    except hooks.AbortRun as abort:
+        run.end_with(abort)
+        return result
+    for problem in problems:
+        run.emit(Notice(kind="warning", message=problem))
+    return changed

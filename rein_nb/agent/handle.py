@@ -1,0 +1,211 @@
+"""A run in the background: the handle that `Agent.start` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from rein_nb import aio
+from rein_nb.agent.events import AgentEvent
+from rein_nb.agent.result import AgentResult
+from rein_nb.agent.state import RunState
+from rein_nb.ir import Message
+
+_END = object()
+
+
+class AgentRun:
+    """A run on rein_nb's own event loop, in its own thread. Usable from any thread and any event loop.
+
+    Await it for the result (as from `Agent.arun`); iterate `events` or `subscribe` to follow it; `cancel`, `steer` and `follow_up` speak to
+    it. Awaiting it and cancelling the waiter leaves the run going: it has an owner of its own.
+    """
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._events: list[AgentEvent] = []
+        self._listeners: list[Callable[[AgentEvent], None]] = []
+        self._future: Future[AgentResult] | None = None
+        run.add_listener(self._hear)
+
+    def _begin(self, future: Future[AgentResult]) -> AgentRun:
+        self._future = future
+        return self
+
+    @property
+    def _work(self) -> Future[AgentResult]:
+        assert self._future is not None
+        return self._future
+
+    def __repr__(self) -> str:
+        state = self._run.result.stop_reason if self._run.result is not None else "running"
+        return f"AgentRun({self.run_id[:8]}, {state})"
+
+    @property
+    def run_id(self) -> str:
+        """Unique id of the run."""
+        return self._run.run_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._work.done()
+
+    # -- the result -------------------------------------------------------------------------------
+
+    def result(self, timeout: float | None = None) -> AgentResult:
+        """Block until the run is over and return its result; a keyboard interrupt lands within a tenth of a second.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait; None for as long as it takes.
+
+        Raises
+        ------
+        TimeoutError
+            When the run is not over in time; it goes on.
+        ProviderError
+            When a provider's fault ended the run; `.result` and `.completion` hold what there is.
+        RuntimeError
+            On rein_nb's own loop, where waiting would wait for itself: ``await`` the handle there.
+        """
+        if aio.in_background_loop():
+            raise RuntimeError("inside async code on rein_nb's own loop, await the handle instead of calling result()")
+        left = timeout
+        while True:
+            step = 0.1 if left is None else min(0.1, left)
+            try:
+                return self._work.result(step)
+            except (TimeoutError, FutureTimeout):
+                if self._work.done():
+                    raise
+                if left is not None:
+                    left -= step
+                    if left <= 0:
+                        raise TimeoutError(f"the run is not over after {timeout:g} s") from None
+
+    def __await__(self) -> Generator[Any, None, AgentResult]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> AgentResult:
+        while not self._work.done():
+            waiter: asyncio.Future[AgentResult] = asyncio.wrap_future(self._shadow())
+            await asyncio.wait((waiter,), timeout=0.1)
+            if not waiter.done():
+                waiter.cancel()
+        return self._work.result()
+
+    def _shadow(self) -> Future[AgentResult]:
+        """A future that ends with the run, and whose cancellation does not touch it."""
+        shadow: Future[Any] = Future()
+
+        def finish(_: Future[AgentResult]) -> None:
+            if shadow.set_running_or_notify_cancel():
+                shadow.set_result(None)
+
+        self._work.add_done_callback(finish)
+        return shadow
+
+    # -- speaking to it ---------------------------------------------------------------------------
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Stop the run at once. The result then says ``cancelled``; the transcript stays valid."""
+        self._run.stop("cancelled", reason)
+
+    def steer(self, message: str | Message) -> None:
+        """Say something to the running agent: it reads it before its next model call."""
+        self._run.steering.append(as_user_message(message))
+
+    def follow_up(self, message: str | Message) -> None:
+        """Say something that the agent takes up when it would otherwise be done."""
+        self._run.follow_ups.append(as_user_message(message))
+
+    # -- following it -----------------------------------------------------------------------------
+
+    def _hear(self, event: AgentEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener(event)
+
+    def subscribe(self, callback: Callable[[AgentEvent], None], *, replay: bool = True) -> Callable[[], None]:
+        """Have `callback` called with every event, in the run's thread; past events come first, in this one.
+
+        Returns a function that ends the subscription. A callback that raises is taken off.
+        """
+
+        def guarded(event: AgentEvent) -> None:
+            try:
+                callback(event)
+            except Exception as exc:
+                unsubscribe()
+                self._run.loop.call_exception_handler({"message": "a subscriber of an agent run failed", "exception": exc})
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if guarded in self._listeners:
+                    self._listeners.remove(guarded)
+
+        with self._lock:
+            past = tuple(self._events) if replay else ()
+            self._listeners.append(guarded)
+            for event in past:
+                callback(event)
+        return unsubscribe
+
+    async def events(self) -> AsyncIterator[AgentEvent]:
+        """All events from the first, `AgentEnd` last. Leaving early does not stop the run."""
+        loop = asyncio.get_running_loop()
+        items: asyncio.Queue[AgentEvent] = asyncio.Queue()
+
+        def put(event: AgentEvent) -> None:
+            try:
+                loop.call_soon_threadsafe(items.put_nowait, event)
+            except RuntimeError:  # the consumer's loop is closed
+                return
+
+        unsubscribe = self.subscribe(put)
+        try:
+            while True:
+                try:
+                    event = await asyncio.wait_for(items.get(), 0.1)
+                except TimeoutError:
+                    if self.done and items.empty():
+                        return
+                    continue
+                yield event
+                if event.type == "agent_end":
+                    return
+        finally:
+            unsubscribe()
+
+    def __iter__(self) -> Iterator[AgentEvent]:
+        """All events from the first, blocking; a keyboard interrupt lands within a tenth of a second."""
+        items: queue.Queue[AgentEvent] = queue.Queue()
+        unsubscribe = self.subscribe(items.put)
+        try:
+            while True:
+                try:
+                    event = items.get(timeout=0.1)
+                except queue.Empty:
+                    if self.done and items.empty():
+                        return
+                    continue
+                yield event
+                if event.type == "agent_end":
+                    return
+        finally:
+            unsubscribe()
+
+
+def as_user_message(message: str | Message) -> Message:
+    """A user message from text."""
+    return message if isinstance(message, Message) else Message(role="user", content=message)

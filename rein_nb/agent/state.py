@@ -1,0 +1,281 @@
+"""The state of one run: what the loop reads and writes, and how it speaks to its listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rein_nb.agent.approvals import Policy
+from rein_nb.agent.context import Compaction, Context, Meter
+from rein_nb.agent.events import AgentEvent, MessageEnd, MessageStart, Notice
+from rein_nb.agent.healing import heal
+from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
+from rein_nb.agent.limits import Limits
+from rein_nb.agent.output import OutputSpec
+from rein_nb.agent.result import AgentResult, StopReason, Turn
+from rein_nb.ir import ErrorInfo, Message, ProviderError, ToolCall, Usage
+from rein_nb.llm import LLM
+from rein_nb.stream import CancellationToken
+from rein_nb.tools import Progress, ToolContext, Toolset
+
+Listener = Callable[[AgentEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What an agent is made of; a run may replace any of it. The fields are documented at `Agent`."""
+
+    llm: LLM
+    tools: Toolset
+    system: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    approval: Policy = None
+    approval_timeout_s: float | None = 300.0
+    before_tool_call: tuple[BeforeToolCall, ...] = ()
+    after_tool_call: tuple[AfterToolCall, ...] = ()
+    before_request: tuple[BeforeRequest, ...] = ()
+    deps: Any = None
+    output_type: Any = None
+    max_output_retries: int = 2
+    tool_choice: Any = None
+    context: Context = field(default_factory=Context)
+    fallback: tuple[LLM, ...] = ()
+    label: str = ""
+    on_event: tuple[Listener, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class RunState:
+    """One run. Everything but `stop`, `steer`, `follow_up` and `call_soon` belongs to the loop's thread.
+
+    Parameters
+    ----------
+    setup
+        What the run works with.
+    history
+        The transcript before the run; not changed.
+    prompt
+        The messages that start it.
+    compaction
+        What is left out of the history when it is sent.
+    signal
+        Cancels the run from outside.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        history: Sequence[Message],
+        prompt: Sequence[Message],
+        *,
+        compaction: Compaction | None = None,
+        signal: CancellationToken | None = None,
+        always_allowed: set[str] | None = None,
+    ) -> None:
+        self.setup = setup
+        self.tools = setup.tools
+        self.llm = setup.llm
+        self.run_id = uuid.uuid4().hex
+        self.token = CancellationToken(signal)
+        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
+        self.messages: list[Message] = [*history, *prompt]
+        self.prompt = list(prompt)
+        self.base = len(history)
+        self.history: object = history
+        self.compaction = compaction or Compaction()
+        self.meter = Meter()
+        self.compacted = False
+        self.turns: list[Turn] = []
+        self.turn = 0
+        self.tool_calls = 0
+        self.usage: Usage | None = None
+        self.output: Any = None
+        self.output_spec: OutputSpec | None = None
+        self.output_retries = 0
+        self.force_answer = False
+        self.answered = False
+        self.malformed_turns = 0
+        self.resumptions = 0
+        self.fallbacks = deque(setup.fallback)
+        self.always_allowed = always_allowed if always_allowed is not None else set()
+        self.steering: deque[Message] = deque()
+        self.follow_ups: deque[Message] = deque()
+        self.error: ErrorInfo | None = None
+        self.exception: BaseException | None = None
+        self.result: AgentResult | None = None
+        self.started_at = 0.0
+        self._clock = 0.0
+        self._stop: StopReason | None = None
+        self._stop_lock = threading.Lock()
+        self._listeners: list[Listener] = list(setup.on_event)
+        self._seq = 0
+        self._price_warned = False
+
+    # -- speaking ---------------------------------------------------------------------------------
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody hears events; without listeners none need be made."""
+        return bool(self._listeners)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have `listener` called with every further event, in the loop's thread."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Take a listener off."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def emit(self, event: AgentEvent) -> None:
+        """Stamp an event and hand it to every listener. A listener that fails is taken off: it must not end the run."""
+        event.run_id = self.run_id
+        event.seq = self._seq
+        event.time = time.time()
+        event.turn = self.turn
+        self._seq += 1
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as exc:
+                self.remove_listener(listener)
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a listener of an agent run failed and was taken off", "exception": exc}
+                )
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Have `work` done in the loop's thread; from any thread. Nothing happens when the loop is closed."""
+        try:
+            if asyncio.get_running_loop() is self.loop:
+                work()
+                return
+        except RuntimeError:
+            pass  # another thread, without a loop
+        try:
+            self.loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            return
+
+    def append(self, message: Message) -> None:
+        """Add a whole message to the transcript and tell listeners."""
+        self.messages.append(message)
+        if self._listeners:
+            self.emit(MessageStart(message=message))
+            self.emit(MessageEnd(message=message))
+
+    # -- stopping ---------------------------------------------------------------------------------
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run is to end; None while it may go on."""
+        return self._stop if self._stop is not None or not self.token.is_cancelled else "cancelled"
+
+    def stop(self, reason: StopReason, why: str | None = None) -> None:
+        """End the run now: the model call and the tools are stopped. From any thread; the first reason counts."""
+        with self._stop_lock:
+            if self._stop is None:
+                self._stop = reason
+        self.token.cancel(why or reason)
+
+    def limit_hit(self, reason: StopReason) -> None:
+        """End the run after this turn."""
+        with self._stop_lock:
+            if self._stop is None:
+                self._stop = reason
+
+    def end_with(self, exception: BaseException) -> None:
+        """End the run because of an exception that `arun` shall raise."""
+        if self.exception is None:
+            self.exception = exception
+        if not isinstance(exception, KeyboardInterrupt | asyncio.CancelledError):
+            info = exception.info if isinstance(exception, ProviderError) else None
+            self.error = self.error or info or ErrorInfo.make("other", f"{type(exception).__name__}: {exception}")
+            self.stop("error", str(exception) or type(exception).__name__)
+        else:
+            self.stop("cancelled", type(exception).__name__)
+
+    def tool_calls_left(self) -> int | None:
+        """Tool calls that the limit still allows; None without a limit."""
+        limit = self.setup.limits.tool_calls
+        return None if limit is None else limit - self.tool_calls
+
+    # -- helping the loop -------------------------------------------------------------------------
+
+    def context_for(
+        self, call: ToolCall, token: CancellationToken | None = None, on_progress: Callable[[Progress], None] | None = None
+    ) -> ToolContext[Any]:
+        """What a tool or hook is given."""
+        return ToolContext(
+            call=call, deps=self.setup.deps, token=token or self.token, run_id=self.run_id, turn=self.turn, on_progress=on_progress
+        )
+
+    def add_usage(self, usage: Usage) -> None:
+        """Count a model call's usage towards the run's."""
+        self.usage = usage if self.usage is None else self.usage + usage
+
+    def spent(self) -> Usage:
+        """The usage so far; warns once when a money limit cannot be held because the price is unknown."""
+        usage = self.usage or Usage()
+        limits = self.setup.limits
+        if limits.usd is not None and self.usage is not None and usage.cost_usd is None and not self._price_warned:
+            self._price_warned = True
+            self.emit(Notice(kind="warning", message=f"the price of {self.llm.model} is unknown: the limit of ${limits.usd:g} cannot be held"))
+        return usage
+
+    def take_steering(self) -> bool:
+        """Put what was said while the run was going into the transcript; whether there was anything."""
+        return self._take(self.steering, "steering")
+
+    def take_follow_up(self) -> bool:
+        """Put the next follow-up message into the transcript; whether there was one."""
+        return self._take(self.follow_ups, "follow_up", one=True)
+
+    def _take(self, queue: deque[Message], kind: str, one: bool = False) -> bool:
+        taken = False
+        while queue and not (one and taken):
+            message = queue.popleft()
+            taken = True
+            if self._listeners:
+                self.emit(Notice(kind=kind, message=message.text))
+            self.append(message)
+        return taken
+
+    def begin_clock(self) -> None:
+        """Note the time at which the run started."""
+        self.loop = asyncio.get_running_loop()
+        self.started_at = time.time()
+        self._clock = time.perf_counter()
+
+    def finished(self) -> AgentResult:
+        """The run's result, made once. Whatever interrupted it, every call of the transcript has a result."""
+        if self.result is None:
+            new = heal(self.messages[self.base :])
+            self.messages[self.base :] = new.messages
+            usage = self.usage or Usage()
+            output = self.output
+            reason = self.stop_reason or "completed"
+            if self.setup.output_type is None and reason == "completed":
+                output = next((m.text for m in reversed(self.messages[self.base :]) if m.role == "assistant"), "")
+            self.result = AgentResult.model_construct(
+                run_id=self.run_id,
+                model=self.llm.model,
+                provider=self.llm.provider,
+                label=self.setup.label,
+                system=self.setup.system,
+                messages=self.messages,
+                new_messages_from=self.base,
+                turns=self.turns,
+                usage=usage,
+                stop_reason=reason,
+                output=output,
+                error=self.error if reason == "error" else None,
+                started_at=self.started_at or None,
+                duration_s=time.perf_counter() - self._clock if self._clock else None,
+            )
+        return self.result

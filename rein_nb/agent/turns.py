@@ -1,0 +1,211 @@
+"""One turn's model call: asked, streamed, and asked again where that is right (overflow, fallback, a malformed attempt)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from rein_nb.agent import hooks
+from rein_nb.agent.context import SUMMARY_PROMPT, compact
+from rein_nb.agent.events import MessageEnd, MessageStart, MessageUpdate, Notice, Retry
+from rein_nb.agent.healing import marked_interrupted, with_ids
+from rein_nb.agent.state import RunState
+from rein_nb.ir import (
+    Completion,
+    ErrorInfo,
+    Message,
+    StreamDone,
+    StreamError,
+    StreamEvent,
+    StreamRetry,
+    StreamStart,
+    ToolChoice,
+)
+
+MALFORMED_WORDS = frozenset({"malformed_function_call", "malformed_tool_call", "unexpected_tool_call"})
+"""Native finish reasons (in lower case) of a turn in which the provider itself could not read the model's tool call."""
+
+MALFORMED_RETRIES = 2
+"""How often such a turn is asked again unchanged: sampling usually gets it right the next time."""
+
+_UNKNOWN_WINDOW_KEEP = 16_000
+"""Tokens kept after an overflow of a window whose size nobody told, at most half of what the transcript seems to have."""
+
+
+async def ask_model(run: RunState) -> Completion:
+    """One model call. Never raises for what a provider or the network did.
+
+    Raises
+    ------
+    InvalidRequest, UnsupportedOption
+        What the programmer did wrong.
+    Exception
+        Whatever a ``before_request`` hook raised.
+    """
+    await _keep_within_window(run)
+    malformed = 0
+    while True:
+        request = await _request(run)
+        completion, shown = await _stream(run, request)
+        run.add_usage(completion.usage)
+        error = completion.error
+        if _provider_could_not_read(completion) and not completion.tool_calls and not run.token.is_cancelled:
+            malformed += 1
+            if malformed <= MALFORMED_RETRIES and run.stop_reason is None:
+                run.emit(Notice(kind="retry", message="the provider could not read the model's tool call; asking again"))
+                _close_message(run, completion, shown)
+                continue
+            completion = completion.model_copy(update={"error": completion.error or _malformed_error(completion), "finish_reason": "error"})
+        elif error is not None and error.kind == "context_overflow" and not run.compacted and await compact_now(run, "the context window overflowed"):
+            continue
+        elif error is not None and error.kind != "cancelled" and not completion.message.parts and run.fallbacks:
+            run.llm = run.fallbacks.popleft()
+            run.meter.forget()
+            name = f"{run.llm.provider}/{run.llm.model}"
+            run.emit(Notice(kind="fallback", message=f"{error.kind}: {error.message}; going on with {name}"))
+            continue
+        return _settled(run, completion, shown)
+
+
+def _provider_could_not_read(completion: Completion) -> bool:
+    error = completion.error
+    words = (completion.native_finish_reason, error.code if error is not None else None)
+    return any(word is not None and word.lower() in MALFORMED_WORDS for word in words)
+
+
+def _malformed_error(completion: Completion) -> ErrorInfo:
+    return ErrorInfo.make(
+        "malformed_response",
+        f"the provider reported {completion.native_finish_reason} {MALFORMED_RETRIES + 1} times: the model's tool call could not be read",
+        code=completion.native_finish_reason,
+        provider=completion.provider,
+        model=completion.model,
+        retryable=True,
+    )
+
+
+def _settled(run: RunState, completion: Completion, shown: bool) -> Completion:
+    message = with_ids(completion.message)
+    if completion.error is not None and message.parts:
+        message = marked_interrupted(message, completion.finish_reason)
+    if message is not completion.message:
+        completion = completion.model_copy(update={"message": message})
+    if message.parts:
+        run.messages.append(message)
+        if completion.error is None:
+            run.meter.anchor(completion.usage, len(run.messages))
+    _close_message(run, completion, shown)
+    return completion
+
+
+def _close_message(run: RunState, completion: Completion, shown: bool) -> None:
+    if not run.listening:
+        return
+    if not shown:
+        run.emit(MessageStart(message=completion.message))
+    run.emit(MessageEnd(message=completion.message, completion=completion))
+
+
+async def _request(run: RunState) -> hooks.ModelRequest:
+    setup = run.setup
+    messages = run.compaction.view(run.messages)
+    if setup.system:
+        messages.insert(0, Message(role="system", content=setup.system))
+    tools = run.tools.specs()
+    choice = setup.tool_choice
+    output_format = None
+    spec = run.output_spec
+    if spec is not None:
+        if spec.native:
+            output_format = spec.format
+        else:
+            tools = [*tools, spec.tool]
+            if run.force_answer and not setup.options.get("reasoning_effort"):
+                # Thinking models refuse a forced tool; they are asked in words alone.
+                choice = ToolChoice(mode="required")
+    if run.turn > 1 and choice is not None and (made := ToolChoice.of(choice)) is not None and made.mode in ("required", "named"):
+        # A forced first call is wanted once; forced at every turn the run could never end.
+        choice = ToolChoice(mode="auto", parallel=made.parallel) if spec is None else choice
+    if not tools:
+        choice = None
+    request = hooks.ModelRequest(
+        messages=messages, tools=tools, tool_choice=choice, output_format=output_format, options=setup.options, turn=run.turn
+    )
+    if setup.before_request:
+        request.options = dict(request.options)
+        request = await hooks.before_request(setup.before_request, request)
+    return request
+
+
+async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completion, bool]:
+    """(the completion, whether `MessageStart` was emitted)."""
+    events: AsyncIterator[StreamEvent] = run.llm.astream_events(
+        request.messages,
+        tools=request.tools or None,
+        tool_choice=request.tool_choice,
+        output_format=request.output_format,
+        signal=run.token,
+        **request.options,
+    )
+    shown = False
+    async for event in events:
+        kind = type(event)
+        if kind is StreamDone or kind is StreamError:
+            return event.completion, shown  # type: ignore[union-attr]
+        if not run.listening or kind is StreamStart:
+            continue
+        if isinstance(event, StreamRetry):
+            run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))
+            continue
+        if not shown:
+            shown = True
+            run.emit(MessageStart(message=event.partial))
+        run.emit(MessageUpdate(event=event))
+    raise RuntimeError("the model call ended without a terminal event")
+
+
+# -- the context window ----------------------------------------------------------------------------
+
+
+def window(run: RunState) -> int | None:
+    """Input tokens that a request may have; None when nobody knows."""
+    policy = run.setup.context
+    if policy.max_tokens is not None:
+        return policy.max_tokens
+    target = run.llm.target()
+    return target.capabilities.context_window if target is not None else None
+
+
+async def _keep_within_window(run: RunState) -> None:
+    limit = window(run)
+    if limit is not None and run.meter.tokens(run.messages, run.compaction) > limit * run.setup.context.fill:
+        await compact_now(run, "the context window is nearly full", again=True)
+
+
+async def compact_now(run: RunState, why: str, *, again: bool = False) -> bool:
+    """Leave out the older part of the transcript from now on; False when there is nothing to leave out."""
+    policy = run.setup.context
+    limit = window(run)
+    used = run.meter.tokens(run.messages, run.compaction)
+    keep = int(limit * policy.keep) if limit is not None else min(_UNKNOWN_WINDOW_KEEP, used // 2)
+    done = await compact(run.messages, run.compaction, policy, keep, lambda older: _summary(run, older))
+    if done is None:
+        return False
+    if not again:
+        run.compacted = True
+    left_out = done.upto - run.compaction.upto
+    run.compaction = done
+    run.meter.forget()
+    run.emit(Notice(kind="compaction", message=f"{why}: {left_out} older messages are no longer sent"))
+    return True
+
+
+async def _summary(run: RunState, older: list[Message]) -> str:
+    messages = [*older, Message(role="user", content=SUMMARY_PROMPT)]
+    async for event in run.llm.astream_events(messages, signal=run.token, **run.setup.options):
+        if isinstance(event, StreamDone | StreamError):
+            run.add_usage(event.completion.usage)
+            if isinstance(event, StreamError) or not event.completion.text:
+                run.emit(Notice(kind="warning", message="no summary could be made; the older messages are left out without one"))
+                return "(no summary could be made)"
+            return event.completion.text
+    raise RuntimeError("the model call ended without a terminal event")

@@ -1,0 +1,24 @@
+"""Tools: a Python function becomes something a model can call.
+
+Lives here: `@tool` and `Tool` (one resolved signature gives schema, validation and call), `ToolContext`, `Toolset`, the
+execution of one call, the rendering of results, and the words for every way a call can end.
+
+May import: `ir`, `stream`, pydantic. May not know: agents, providers, notebooks, pandas (frames are recognised by duck typing).
+"""
+
+from rein_nb.tools.context import Progress, ToolContext
+from rein_nb.tools.signature import InvalidArguments, ToolDefinitionError
+from rein_nb.tools.tool import Outcome, Tool, as_tool, tool
+from rein_nb.tools.toolset import Toolset
+
+__all__ = [
+    "InvalidArguments",
+    "Outcome",
+    "Progress",
+    "Tool",
+    "ToolContext",
+    "ToolDefinitionError",
+    "Toolset",
+    "as_tool",
+    "tool",
+]

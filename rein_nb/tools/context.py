@@ -1,0 +1,80 @@
+"""What a running tool may know and say: its call, the run's dependencies, progress, cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from rein_nb.ir import ToolCall
+from rein_nb.stream import CancellationToken
+
+D = TypeVar("D", default=Any)
+
+
+@dataclass(slots=True)
+class Progress:
+    """One progress report: words, the done fraction in 0..1 where it is known, and data for programs."""
+
+    message: str = ""
+    fraction: float | None = None
+    data: Any = None
+
+
+@dataclass(slots=True)
+class ToolContext(Generic[D]):
+    """Handed to a tool that has a parameter annotated ``ToolContext``; the model never sees that parameter.
+
+    Attributes
+    ----------
+    call
+        The tool call as the model made it (after hooks).
+    deps
+        Whatever the agent was given as ``deps=``.
+    token
+        Cancelled when the run is stopped or the tool's time is over.
+    run_id, turn
+        The run and the number of the turn, from 1.
+
+    Examples
+    --------
+    >>> def count(n: int, ctx: ToolContext) -> int:
+    ...     for i in range(n):
+    ...         if ctx.cancelled:
+    ...             break
+    ...         ctx.progress(f"{i} of {n}", i / n)
+    ...     return n
+    """
+
+    call: ToolCall = field(default_factory=ToolCall)
+    deps: D = None  # type: ignore[assignment]
+    token: CancellationToken = field(default_factory=CancellationToken)
+    run_id: str = ""
+    turn: int = 0
+    on_progress: Callable[[Progress], None] | None = field(default=None, repr=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result is no longer wanted; a long-running tool should look now and then."""
+        return self.token.is_cancelled
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `rein_nb.Cancelled` when the result is no longer wanted."""
+        self.token.raise_if_cancelled()
+
+    def progress(self, message: str = "", fraction: float | None = None, data: Any = None) -> None:
+        """Tell listeners how far the tool is. May be called from any thread.
+
+        Parameters
+        ----------
+        message
+            Words for the reader.
+        fraction
+            Done part, 0 to 1; None when it is not known.
+        data
+            Anything for programs.
+        """
+        if self.on_progress is not None and not self.token.is_cancelled:
+            self.on_progress(Progress(str(message), None if fraction is None else float(fraction), data))

@@ -1,0 +1,229 @@
+"""Running one call: on the loop or in a thread of its own, with a time limit, and stoppable at any moment.
+
+A synchronous tool gets a daemon thread of its own (a shared pool would make the ninth tool wait for the first, and a stuck
+one would hold up the end of the process). Python cannot kill a thread: on cancellation the caller goes on at once, the tool's
+token is cancelled, and an exception is raised inside the thread at its next Python instruction. A thread that sits in one long
+C call (``time.sleep(60)``) ends only when that call returns; its result is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rein_nb.stream import CancellationToken
+
+STOP_GRACE_S = 2.0
+"""How long a cancelled coroutine may take to wind down before it is left to itself, seconds."""
+
+THREAD_GRACE_S = 0.5
+"""How long a cancelled thread may take to notice its token before an exception is raised inside it, seconds."""
+
+
+class ToolStopped(BaseException):
+    """Raised inside the thread of a synchronous tool whose result is no longer wanted."""
+
+
+class EndsRun(Exception):
+    """Carries a KeyboardInterrupt out of a tool: raised inside a task it would tear down the event loop itself."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(repr(cause))
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a piece of work ended.
+
+    Attributes
+    ----------
+    how
+        ``returned``, ``raised``, ``cancelled`` or ``timed_out``.
+    value, error
+        What it returned or raised. A cancelled coroutine that returned something keeps it in `value`.
+    has_value
+        Whether `value` is a returned value.
+    """
+
+    how: Literal["returned", "raised", "cancelled", "timed_out"]
+    value: Any = None
+    error: BaseException | None = None
+    has_value: bool = False
+
+
+async def run_guarded(
+    start: Callable[[], asyncio.Future[Any]], token: CancellationToken, timeout_s: float | None, notice_s: float = 0.0
+) -> Ended:
+    """Run work until it ends, the token is cancelled or the time is over. Raises only `asyncio.CancelledError`.
+
+    Parameters
+    ----------
+    start
+        Starts the work and returns its task or future.
+    token
+        Cancelling it stops the work; it is cancelled here when the time is over, so that the work can see it.
+    timeout_s
+        Seconds; None for no limit.
+    notice_s
+        Seconds that work which looks at the token gets to return by itself before it is cancelled.
+    """
+    if token.is_cancelled:
+        return Ended("cancelled")
+    loop = asyncio.get_running_loop()
+    work = start()
+    stop: asyncio.Future[None] = loop.create_future()
+    detach = token.on_cancel(lambda: _wake(loop, stop))
+    try:
+        if not work.done():
+            await asyncio.wait((work, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        token.cancel("the task was cancelled")
+        await _wind_down(work)
+        raise
+    finally:
+        detach()
+        if not stop.done():
+            stop.cancel()
+    if work.done() and not work.cancelled():
+        error = work.exception()
+        if error is not None:
+            return Ended("raised", error=error)
+        return Ended("returned", value=work.result(), has_value=True)
+    if work.done():  # the work cancelled itself
+        return Ended("raised", error=asyncio.CancelledError("the tool cancelled itself"))
+    how: Literal["cancelled", "timed_out"] = "cancelled" if token.is_cancelled else "timed_out"
+    if how == "timed_out":
+        token.cancel("timed out")
+    await _wind_down(work, notice_s)
+    if work.done() and not work.cancelled() and work.exception() is None:
+        return Ended(how, value=work.result(), has_value=True)
+    return Ended(how)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+    def set_it() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(set_it)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+async def _wind_down(work: asyncio.Future[Any], notice_s: float = 0.0) -> None:
+    """Cancel work and give it a moment; further cancellations of the waiter do not cut the moment short."""
+    if notice_s and not work.done():
+        try:
+            await asyncio.wait((work,), timeout=notice_s)
+        except asyncio.CancelledError:
+            pass
+    work.cancel()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + STOP_GRACE_S
+    while not work.done() and (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait((work,), timeout=left)
+        except asyncio.CancelledError:
+            continue
+    if not work.done():
+        work.add_done_callback(_swallow)
+    elif not work.cancelled():
+        work.exception()
+
+
+def _swallow(work: asyncio.Future[Any]) -> None:
+    if not work.cancelled():
+        work.exception()
+
+
+async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call on the loop; awaits what it returns and collects async generators."""
+    try:
+        value = fn(*args, **kwargs)
+        if inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, AsyncIterator):
+            return [item async for item in value]
+        return value
+    except KeyboardInterrupt as exc:
+        raise EndsRun(exc) from exc
+    except SystemExit as exc:
+        raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
+
+
+def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+    """Call in a daemon thread of its own, in a copy of the caller's context. Cancelling the future lets go of the thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+    worker = _Worker(loop, future, lambda: context.run(_call_sync, fn, args, kwargs))
+    future.add_done_callback(worker.settled)
+    threading.Thread(target=worker.run, name=f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}", daemon=True).start()
+    return future
+
+
+def _call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    value = fn(*args, **kwargs)
+    # A generator runs its body when it is read, which must happen in this thread too.
+    return list(value) if isinstance(value, Iterator) and inspect.isgenerator(value) else value
+
+
+class _Worker:
+    """One thread's work, and the one moment at which it is either finished or abandoned."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
+        self._loop = loop
+        self._future = future
+        self._work = work
+        self._lock = threading.Lock()
+        self._ident: int | None = None
+
+    def run(self) -> None:
+        with self._lock:
+            self._ident = threading.get_ident()
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            try:
+                value = self._work()
+            except ToolStopped:
+                return
+            except BaseException as exc:
+                error = exc
+            finally:
+                with self._lock:
+                    self._ident = None
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+        except (ToolStopped, RuntimeError):  # stopped on the last step, or the loop is closed: nobody waits any more
+            return
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(value)
+        elif isinstance(error, KeyboardInterrupt):
+            self._future.set_exception(EndsRun(error))
+        elif isinstance(error, SystemExit):
+            self._future.set_exception(RuntimeError(f"the tool called exit({error.code!r})"))
+        elif isinstance(error, StopIteration):  # a future refuses it
+            self._future.set_exception(RuntimeError(f"the tool raised StopIteration: {error}"))
+        else:
+            self._future.set_exception(error)
+
+    def settled(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self._loop.call_later(THREAD_GRACE_S, self._raise_inside)
+
+    def _raise_inside(self) -> None:
+        with self._lock:
+            if self._ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._ident), ctypes.py_object(ToolStopped))
