@@ -23,6 +23,7 @@ from rein_nb.dialects.errors import error_info, is_error_body
 from rein_nb.ir import Citation, ErrorInfo, FinishReason
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import JSON, loads
+from rein_nb.ir.deltas import Text
 
 NAMESPACE = "anthropic"
 """Where this dialect's data lies in `extra`."""
@@ -90,7 +91,7 @@ class AnthropicDecoder:
                 if delta["type"] == "text_delta":
                     text = delta["text"]
                     if type(text) is str:
-                        return [d.Text(text, self._texts[data["index"]])]
+                        return [Text(text, self._texts[data["index"]])]
         except (KeyError, TypeError, IndexError):
             pass  # another kind of event, or a malformed one: read with care below
         return self._event(data, event)

@@ -15,6 +15,7 @@ from rein_nb.dialects.anthropic_decode import NAMESPACE
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.handoff_rules import wire_names
+from rein_nb.dialects.schema import for_anthropic
 from rein_nb.ir import InvalidRequest, Request, ToolChoice, ToolSpec, UnsupportedOption
 
 DEFAULT_MAX_TOKENS = 4096
@@ -40,7 +41,7 @@ def encode(request: Request, target: Target, *, stream: bool) -> WireCall:
         body["system"] = system
     _options(body, request, target)
     _tools(body, request, extensions, names, target, warnings)
-    _output_format(body, request, target)
+    _output_format(body, request, target, warnings)
     automatic = _merge(body, extensions)
     _thinking(body, request, target)
     if (warning := anthropic_cache.enforce(body, automatic)) is not None:
@@ -161,15 +162,18 @@ def _tools(
 
 
 def _tool(spec: ToolSpec, name: str, target: Target, warnings: list[str]) -> dict[str, Any]:
-    tool: dict[str, Any] = {"name": name, "input_schema": {"type": "object", **spec.parameters}}
+    strict = spec.strict
+    if strict is not None and not target.quirks.strict_tools:
+        if strict:
+            warnings.append(f"{target.provider} is not known to enforce tool schemas: strict was left out")
+        strict = None
+    schema, strict, notes = for_anthropic(spec.parameters, strict)
+    warnings += [f"tool {spec.name!r}: {note}" for note in notes]
+    tool: dict[str, Any] = {"name": name, "input_schema": schema}
     if spec.description:
         tool["description"] = spec.description
-    if spec.strict and not target.quirks.strict_tools:
-        warnings.append(f"{target.provider} is not known to enforce tool schemas: strict was left out")
-    elif spec.strict is not None and target.quirks.strict_tools:
-        tool["strict"] = spec.strict
-        if spec.strict:
-            tool["input_schema"] = closed_objects(tool["input_schema"])
+    if strict is not None:
+        tool["strict"] = strict
     return {**tool, **spec.extra.get(NAMESPACE, {})}
 
 
@@ -189,7 +193,7 @@ def _tool_choice(choice: ToolChoice | None, names: dict[str, str]) -> dict[str, 
 # -- output format ------------------------------------------------------------------------------------
 
 
-def _output_format(body: dict[str, Any], request: Request, target: Target) -> None:
+def _output_format(body: dict[str, Any], request: Request, target: Target, warnings: list[str]) -> None:
     wanted = request.output_format
     if wanted is None or wanted.type == "text":
         return
@@ -197,23 +201,11 @@ def _output_format(body: dict[str, Any], request: Request, target: Target) -> No
         raise UnsupportedOption("output_format", target.dialect, "it takes a JSON Schema, not 'json' alone")
     if target.capabilities.structured_output is False:
         raise UnsupportedOption("output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output")
-    assert wanted.json_schema is not None
-    body.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": closed_objects(wanted.json_schema)}
-
-
-def closed_objects(schema: Any) -> Any:
-    """The schema with ``additionalProperties: false`` on every object that names its properties, as strict decoding demands.
-
-    The given schema is not changed.
-    """
-    if isinstance(schema, list):
-        return [closed_objects(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    out = {key: value if key in ("enum", "const", "default", "examples") else closed_objects(value) for key, value in schema.items()}
-    if isinstance(out.get("properties"), dict) and (out.get("type", "object") == "object" or "object" in out["type"]):
-        out.setdefault("additionalProperties", False)
-    return out
+    schema, strict, notes = for_anthropic(wanted.json_schema or {}, True)
+    if not strict:
+        raise UnsupportedOption("output_format", target.dialect, "; ".join(notes))
+    body.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": schema}
+    warnings += [f"output format: {note}" for note in notes]
 
 
 # -- extensions ---------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from rein_nb.dialects.responses_usage import usage_of
 from rein_nb.ir import ErrorInfo, FinishReason
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import JSON
+from rein_nb.ir.deltas import Text
 
 INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Finish reason by ``incomplete_details.reason``."""
@@ -79,7 +80,7 @@ class ResponsesDecoder:
         self._names = call.tool_names if call is not None else {}
         self._items: dict[int, _Item] = {}
         self._index_of: dict[str, int] = {}
-        self._texts: dict[tuple[int, int], str] = {}
+        self._texts: dict[int, dict[int, str]] = {}
         self._reasoned = False
         self._refused = False
         self._unread: str | None = None
@@ -92,7 +93,7 @@ class ResponsesDecoder:
             if data["type"] == "response.output_text.delta":
                 text = data["delta"]
                 if type(text) is str:
-                    return [d.Text(text, self._texts[data["output_index"], data["content_index"]])]
+                    return [Text(text, self._texts[data["output_index"]][data["content_index"]])]
         except (KeyError, TypeError, IndexError):
             pass  # another kind of event, the first of its part, or a malformed one: read with care below
         return self._event(data, event)
@@ -247,7 +248,7 @@ class ResponsesDecoder:
         key = item.part(at)
         item.seen.add(key)
         if type(data.get("output_index")) is int and type(at) is int:
-            self._texts[item.index, at] = key
+            self._texts.setdefault(item.index, {})[at] = key
         return [d.Text(text, key)]
 
     def _refusal_delta(self, data: dict[str, Any]) -> Deltas:
@@ -296,11 +297,11 @@ class ResponsesDecoder:
         return [d.Cite(citation(raw), key)]
 
     def _message_done(self, item: _Item, raw: dict[str, Any]) -> Deltas:
+        self._texts.pop(item.index, None)
         out: list[d.Delta] = []
         for at, part in enumerate(_list(raw.get("content"))):
             if not isinstance(part, dict):
                 continue
-            self._texts.pop((item.index, at), None)
             kind = part.get("type")
             if kind == "output_text":
                 key = item.part(at)

@@ -14,6 +14,7 @@ from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.handoff_rules import wire_names
 from rein_nb.dialects.responses_input import input_items, instructions
 from rein_nb.dialects.responses_items import NAMESPACE
+from rein_nb.dialects.schema import for_openai
 from rein_nb.ir import InvalidRequest, OutputFormat, Request, ToolSpec, UnsupportedOption
 
 _NOT_HERE = ("top_k", "stop", "seed", "frequency_penalty", "presence_penalty")
@@ -42,8 +43,8 @@ def encode(request: Request, target: Target, *, stream: bool) -> WireCall:
         body["store"] = store
     _options(body, request, target)
     _reasoning(body, request, target)
-    _tools(body, request, names, target, warnings)
-    if (form := _format(request.output_format, target)) is not None:
+    _tools(body, request, extensions, names, target, warnings)
+    if (form := _format(request.output_format, target, warnings)) is not None:
         body["text"] = {"format": form}
     _merge(body, extensions)
     if not items and not any(body.get(name) for name in ("prompt", "previous_response_id", "conversation")):
@@ -127,21 +128,26 @@ def _reasoning(body: dict[str, Any], request: Request, target: Target) -> None:
 # -- tools --------------------------------------------------------------------------------------------
 
 
-def _tools(body: dict[str, Any], request: Request, names: dict[str, str], target: Target, warnings: list[str]) -> None:
-    if not request.tools:
-        return
-    body["tools"] = [_tool(spec, names[spec.name], target, warnings) for spec in request.tools]
+def _tools(
+    body: dict[str, Any],
+    request: Request,
+    extensions: dict[str, Any],
+    names: dict[str, str],
+    target: Target,
+    warnings: list[str],
+) -> None:
+    if request.tools:
+        body["tools"] = [_tool(spec, names[spec.name], target, warnings) for spec in request.tools]
     choice = request.tool_choice
-    if choice is None:
+    # Without tools there is nothing to choose, and the API refuses the fields (C047).
+    if choice is None or not (request.tools or extensions.get("tools")):
         return
     if choice.mode == "named":
         spec = next(spec for spec in request.tools if spec.name == choice.name)
         kind = spec.extra.get(NAMESPACE, {}).get("type", "function")
         body["tool_choice"] = {"type": kind, "name": names[spec.name]}
-    elif choice.mode != "auto":
+    else:
         body["tool_choice"] = choice.mode
-    if choice.mode == "auto" and choice.parallel is None:
-        body["tool_choice"] = "auto"
     if choice.parallel is not None:
         if target.quirks.parallel_tool_calls:
             body["parallel_tool_calls"] = choice.parallel == "allow"
@@ -154,29 +160,35 @@ def _tool(spec: ToolSpec, name: str, target: Target, warnings: list[str]) -> dic
     if extra.get("type") == "custom":
         # A custom tool takes plain text; its schema is {"input": string} on our side only.
         return {"type": "custom", "name": name, "description": spec.description, **extra}
-    tool: dict[str, Any] = {"type": "function", "name": name, "parameters": {"type": "object", **spec.parameters}}
+    strict = spec.strict
+    if strict and not target.quirks.strict_tools:
+        warnings.append(f"{target.provider} is not known to enforce tool schemas: strict was left out")
+        strict = None
+    schema, strict, notes = for_openai(spec.parameters, strict)
+    warnings += [f"tool {spec.name!r}: {note}" for note in notes]
+    tool: dict[str, Any] = {"type": "function", "name": name, "parameters": schema}
     if spec.description:
         tool["description"] = spec.description
-    if spec.strict and not target.quirks.strict_tools:
-        warnings.append(f"{target.provider} is not known to enforce tool schemas: strict was left out")
-    elif spec.strict is not None:
-        tool["strict"] = spec.strict
+    if strict is not None:
+        tool["strict"] = strict
     return {**tool, **extra}
 
 
 # -- output format ------------------------------------------------------------------------------------
 
 
-def _format(wanted: OutputFormat | None, target: Target) -> dict[str, Any] | None:
+def _format(wanted: OutputFormat | None, target: Target, warnings: list[str]) -> dict[str, Any] | None:
     if wanted is None or wanted.type == "text":
         return None
     if wanted.type == "json":
         return {"type": "json_object"}
     if target.capabilities.structured_output is False:
         raise UnsupportedOption("output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output")
-    form: dict[str, Any] = {"type": "json_schema", "name": wanted.name or "output", "schema": wanted.json_schema}
+    schema, strict, notes = for_openai(wanted.json_schema or {}, wanted.strict)
+    warnings += [f"output format: {note}" for note in notes]
+    form: dict[str, Any] = {"type": "json_schema", "name": wanted.name or "output", "schema": schema}
     if wanted.description:
         form["description"] = wanted.description
-    if wanted.strict is not None:
-        form["strict"] = wanted.strict
+    if strict is not None:
+        form["strict"] = strict
     return form

@@ -8,6 +8,8 @@ from rein_nb.dialects.counts import count, dollars
 from rein_nb.ir import Usage
 from rein_nb.ir.base import JSON
 
+_TICKS_PER_DOLLAR = 10**10
+
 
 def usage_of(raw: JSON) -> Usage | None:
     """The neutral usage; None when the response reports none."""
@@ -39,9 +41,15 @@ def usage_of(raw: JSON) -> Usage | None:
         cache_read_tokens=count(given.get("cached_tokens")),
         cache_write_tokens=count(given.get("cache_write_tokens")),
         details=details,
-        cost_usd=dollars(raw.get("cost")),
+        cost_usd=_cost(raw),
         raw=raw,
     )
+
+
+def _cost(raw: dict[str, Any]) -> float | None:
+    """The cost that a gateway states: OpenRouter in dollars, xAI in ticks (https://docs.x.ai/docs/guides/cost-tracking)."""
+    ticks = dollars(raw.get("cost_in_usd_ticks"))
+    return ticks / _TICKS_PER_DOLLAR if ticks is not None else dollars(raw.get("cost"))
 
 
 def _dict(value: JSON) -> dict[str, Any]:
