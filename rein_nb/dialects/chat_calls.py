@@ -70,6 +70,22 @@ class CallTracker:
                 self._fragment(fragment, whole, out)
         return out
 
+    def quick(self, fragment: dict[str, Any]) -> d.ToolArgs | None:
+        """The delta for a fragment that holds nothing but argument text for a known call; None where it holds more.
+
+        Raises
+        ------
+        KeyError, TypeError, AttributeError
+            Where it is no such fragment.
+        """
+        function = fragment["function"]
+        text = function["arguments"]
+        call = self._by_index[fragment["index"]]
+        if len(fragment) != 2 or len(function) != 1 or type(text) is not str or call.custom or not text:
+            return None
+        call.last = text[-1] if not text[-1].isspace() else (text.rstrip()[-1:] or call.last)
+        return d.ToolArgs(text, call.part)
+
     def legacy(self, function: dict[str, Any], *, whole: bool = False) -> list[d.Delta]:
         """Deltas for the ``function_call`` field that came before ``tool_calls``."""
         if not function.get("name") and not function.get("arguments"):

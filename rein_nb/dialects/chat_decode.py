@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.chat_media import AUDIO_FORMATS, image_from_url
@@ -51,7 +51,14 @@ _REASONS: dict[TurnOutcome, FinishReason] = {
     TurnOutcome.UNKNOWN: "other",
 }
 
-_Getter = Callable[[Any], Any]
+_Shape: TypeAlias = tuple[int, Callable[[Any], Any], Any, int, Callable[[Any], Any], Any, str, d.PartKey]
+"""A chunk's shape for the quick way: its size, what it holds beside the choices and padding; the same of its choice beside the
+delta; its padding field (else ``choices``); the part that text goes to."""
+
+_MAX_SHAPES = 64
+"""After so many shapes, a stream has none that lasts (Groq's compound systems give each chunk another id), and learning is given up."""
+
+_NO_SHAPE: _Shape = (-1, dict, None, -1, dict, None, "", "text")
 
 
 def finish_reason(native: str) -> FinishReason:
@@ -85,36 +92,27 @@ class ChatDecoder:
         self._ended = False
         self._closed = False
         self._audio_mime = _audio_mime(call)
-        # The quick way: what the response and the choice held beside the delta, in the last chunk that was read in full.
-        self._size = -1
-        self._outer: _Getter = dict
-        self._outer_known: Any = None
-        self._inner_size = -1
-        self._inner: _Getter = dict
-        self._inner_known: Any = None
-        self._padding: str | None = None
-        self._text_key: d.PartKey = "text"
+        self._shape: _Shape = _NO_SHAPE
+        self._learned = 0
         self._thinking_field: str | None = None
 
     # -- a stream ---------------------------------------------------------------------------------
 
     def feed(self, data: JSON, event: str | None = None) -> Sequence[d.Delta]:
         """Deltas for one event. Never raises, whatever the event holds."""
-        if type(data) is dict and len(data) == self._size:
-            try:
-                if self._outer(data) == self._outer_known:
-                    (choice,) = data["choices"]
-                    if len(choice) == self._inner_size and self._inner(choice) == self._inner_known:
-                        delta = choice["delta"]
-                        if len(delta) == 1:
-                            text = delta.get("content")
-                            if type(text) is str and (self._padding is None or self._padding in data):
-                                return [d.Text(text, self._text_key)]
-                        quick = self._quick(delta)
-                        if quick is not None and (self._padding is None or self._padding in data):
-                            return quick
-            except (KeyError, TypeError, ValueError, AttributeError):
-                pass  # not the known shape: read in full
+        size, outer, outer_known, inner_size, inner, inner_known, padding, key = self._shape
+        try:
+            if len(data) == size and outer(data) == outer_known and padding in data:
+                (choice,) = data["choices"]
+                if len(choice) == inner_size and inner(choice) == inner_known:
+                    delta = choice["delta"]
+                    if len(delta) == 1 and type(text := delta.get("content")) is str:
+                        return [d.Text(text, key)]
+                    quick = self._quick(delta, key)
+                    if quick is not None:
+                        return quick
+        except (KeyError, TypeError, ValueError, AttributeError):
+            pass  # not the known shape: read in full
         return self._read(data, event)
 
     def close(self) -> Sequence[d.Delta]:
@@ -124,17 +122,23 @@ class ChatDecoder:
         self._ended = True
         return self._flush()
 
-    def _quick(self, delta: dict[str, Any]) -> list[d.Delta] | None:
-        """Deltas for a delta that holds only text of one kind beside nulls and the role; None where it holds more."""
+    def _quick(self, delta: dict[str, Any], key: d.PartKey) -> list[d.Delta] | None:
+        """Deltas for a delta that holds only text of one kind, or argument text, beside nulls and the role; None where it holds more."""
         out: list[d.Delta] = []
         for name, value in delta.items():
             if value is None or name == "role":
                 continue
-            if type(value) is not str:
+            if name == "tool_calls" and not out:
+                (fragment,) = value
+                piece = self._choices[0].calls.quick(fragment)
+                if piece is None:
+                    return None
+                out.append(piece)
+            elif type(value) is not str:
                 return None
-            if name == "content":
+            elif name == "content":
                 if value:
-                    out.append(d.Text(value, self._text_key))
+                    out.append(d.Text(value, key))
             elif name == self._thinking_field and not out:
                 if value:
                     out.append(d.Thinking(value))
@@ -144,7 +148,10 @@ class ChatDecoder:
 
     def _learn(self, data: dict[str, Any], choice: dict[str, Any], state: ChoiceState) -> None:
         """Remember a chunk's shape for the quick way, if text in this shape can be given on at once."""
-        self._size = -1
+        self._shape = _NO_SHAPE
+        self._learned += 1
+        if self._learned > _MAX_SHAPES:
+            return
         if state.index != 0 or (state.tags is not None and not state.tags.settled) or (state.lists and state.last != "text"):
             return
         outer = [name for name in data if name != "choices" and name not in PADDING]
@@ -154,12 +161,18 @@ class ChatDecoder:
             return
         if any(choice[name] is not None for name in inner if name != "index") or data.get("usage") is not None:
             return
-        self._outer, self._inner = itemgetter(*outer), itemgetter(*inner)
-        self._outer_known, self._inner_known = self._outer(data), self._inner(choice)
-        self._padding = padding[0] if padding else None
-        self._text_key = state.named("text", state.runs.get("text", 0))
+        get_outer, get_inner = itemgetter(*outer), itemgetter(*inner)
         self._thinking_field = None if state.lists or state.tags is not None else state.field
-        self._size, self._inner_size = len(data), len(choice)
+        self._shape = (
+            len(data),
+            get_outer,
+            get_outer(data),
+            len(choice),
+            get_inner,
+            get_inner(choice),
+            padding[0] if padding else "choices",
+            state.named("text", state.runs.get("text", 0)),
+        )
 
     # -- one event, in full -------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
 
 
 def _tool(spec: ToolSpec, target: Target) -> dict[str, Any]:
-    own = _own(spec.extra, target)
+    own = own_extra(spec.extra, target)
     if own.get("type", "function") != "function":
         return own  # a tool of the provider's own kind, in its own words
     function: dict[str, Any] = {"name": spec.name, "parameters": spec.parameters}
@@ -175,8 +175,8 @@ def _tool_choice(choice: ToolChoice, target: Target) -> JSON:
     return {"type": "function", "function": {"name": choice.name}}
 
 
-def _own(extra: Extra, target: Target) -> dict[str, Any]:
-    """What was set for exactly this dialect or provider."""
+def own_extra(extra: Extra, target: Target) -> dict[str, Any]:
+    """The wire fields that were set for exactly this dialect or provider."""
     if not extra:
         return {}
     return {**extra.get(target.dialect, {}), **extra.get(target.provider, {})}
@@ -246,7 +246,7 @@ class _Messages:
     def _system(self, message: Message) -> None:
         texts = [part for part in message.parts if isinstance(part, TextPart) and part.text]
         role = "developer" if message.role == "developer" and self.target.quirks.developer_role else "system"
-        own = [_own(part.extra, self.target) for part in texts]
+        own = [own_extra(part.extra, self.target) for part in texts]
         if any(own):
             blocks = [{"type": "text", "text": part.text, **extra} for part, extra in zip(texts, own, strict=True)]
             self._put(role, blocks, message)
@@ -254,7 +254,7 @@ class _Messages:
             self._put(role, "\n\n".join(part.text for part in texts), message)
 
     def _put(self, role: str, content: JSON, message: Message) -> None:
-        own = _own(message.extra, self.target)
+        own = own_extra(message.extra, self.target)
         self.out.append({"role": role, "content": content, **own})
 
     def _user(self, message: Message) -> None:
@@ -262,9 +262,9 @@ class _Messages:
         for part in message.parts:
             if isinstance(part, TextPart | RefusalPart | ThinkingPart):
                 if part.text:
-                    blocks.append({"type": "text", "text": part.text, **_own(part.extra, self.target)})
+                    blocks.append({"type": "text", "text": part.text, **own_extra(part.extra, self.target)})
             elif isinstance(part, MediaPart):
-                blocks.append({**self._media(part), **_own(part.extra, self.target)})
+                blocks.append({**self._media(part), **own_extra(part.extra, self.target)})
         if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
             self._put("user", blocks[0]["text"], message)
         elif blocks:
@@ -282,7 +282,7 @@ class _Messages:
         if not text:
             text = f"({result.status})" if result.is_error else "(no output)"
         self.out.append(
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": text, **_own(result.extra, self.target)}
+            {"role": "tool", "tool_call_id": result.tool_call_id, "content": text, **own_extra(result.extra, self.target)}
         )
 
     # -- media --------------------------------------------------------------------------------------

@@ -218,8 +218,8 @@ class _Pass:
             )
             return None
         if kind is MediaPart:
-            if own and self.target.dialect.startswith("google"):
-                return part
+            if own and self.target.dialect.startswith(("google", "openai-responses")):
+                return part  # what the model made itself goes back as the wire has it
             return self._placeholder(part, "an assistant message")
         return part
 

@@ -106,8 +106,8 @@ class _Assistant:
             self._call(part, own)
         elif kind is ServerToolPart:
             self._server_tool(part, own)
-        elif kind is MediaPart and "result_of" in own:
-            self._images[own["result_of"]] = part
+        elif kind is MediaPart:
+            self._media(part, own)
         else:
             raise InvalidRequest(f"openai-responses cannot express a {part.type!r} part in an assistant message")
 
@@ -151,6 +151,13 @@ class _Assistant:
             item = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": _arguments(part, own), **fields}
         self._calls[part.id] = item
         self._put(item)
+
+    def _media(self, part: MediaPart, own: dict[str, Any]) -> None:
+        """An image goes back inside the call that made it; the wire has no other media in an assistant message."""
+        if "result_of" in own:
+            self._images[own["result_of"]] = part
+        else:
+            self._content(own, {"type": "output_text", "text": f"[{part.kind} left out]", "annotations": []})
 
     def _server_tool(self, part: ServerToolPart, own: dict[str, Any]) -> None:
         if not part.payload:
