@@ -83,14 +83,32 @@ def test_sse_follows_the_standard(body, events):
 
 _LINES = st.lists(
     st.sampled_from(
-        [b"data: {}", b"data: \xe6\xb5\xb7\xf0\x9f\x8c\x8a", b"data:", b"data", b"event: e", b"event:", b": c", b"id: 1", b"", b"", b"junk", b"\xff"]
+        [
+            b"data: {}",
+            b"data: \xe6\xb5\xb7\xf0\x9f\x8c\x8a",
+            b"data:",
+            b"data",
+            b"event: e",
+            b"event:",
+            b": c",
+            b"id: 1",
+            b"",
+            b"",
+            b"junk",
+            b"\xff",
+        ]
     ),
     max_size=12,
 )
 _ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
 
 
-@given(lines=_LINES, ends=st.lists(_ENDS, min_size=12, max_size=12), bom=st.booleans(), cuts=st.lists(st.integers(0, 400), max_size=8))
+@given(
+    lines=_LINES,
+    ends=st.lists(_ENDS, min_size=12, max_size=12),
+    bom=st.booleans(),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+)
 @settings(max_examples=400, deadline=None)
 def test_sse_cut_anywhere_equals_the_standards_steps(lines, ends, bom, cuts):
     body = (b"\xef\xbb\xbf" if bom else b"") + b"".join(a + b for a, b in zip(lines, ends, strict=False))
@@ -210,7 +228,9 @@ def test_sniff(head, kind):
 def test_recorded_streams_cut_into_every_small_size(shared):
     streams = [
         exchange["response"]["body"]
-        for path in recordings("openai-chat", "anthropic", "google", "openai-responses", "openai-compatible", "deepseek")
+        for path in recordings(
+            "openai-chat", "anthropic", "google", "openai-responses", "openai-compatible", "deepseek"
+        )
         for exchange in load_recording(path)["exchanges"]
         if exchange["response"]["stream"] and exchange["response"]["body"].lstrip()[:1] not in "{[<"
     ]

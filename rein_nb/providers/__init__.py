@@ -12,7 +12,14 @@ from typing import Any
 
 from rein_nb.providers.config import Config, Timeouts
 from rein_nb.providers.driver import Provider, RetryPolicy, drive
-from rein_nb.providers.spec import ProviderSpec, find_custom, make_custom, provider_names, register_provider, require_known
+from rein_nb.providers.spec import (
+    ProviderSpec,
+    find_custom,
+    make_custom,
+    provider_names,
+    register_provider,
+    require_known,
+)
 
 __all__ = [
     "Config",
@@ -33,10 +40,14 @@ def open_provider(config: Config, client: Any = None) -> Provider:
     Raises
     ------
     ValueError
-        For an unknown provider or a missing key.
+        For an unknown provider (naming the known ones), or a missing key or base URL (saying where was looked).
+    TypeError
+        For a client of the wrong kind.
     """
     require_known(config.provider)
     if find_custom(config.provider) is not None:
+        if client is not None:
+            raise TypeError(f"provider {config.provider!r} has a class of its own, so it takes no client")
         made: Provider = make_custom(config.provider, config)
         return made
     from rein_nb.providers.wire import WireProvider

@@ -1,0 +1,398 @@
+"""The one thing that moves bytes: an SDK's client, or a plain HTTP client, kept per event loop.
+
+OpenAI's and Anthropic's clients are used for what they know (authentication, URLs, Azure, Bedrock, Vertex) through their generic
+``post``, and asked for the raw response: their typed methods transform every parameter of the whole history at each request,
+and their typed streams build objects that nobody here looks at. Their own retries are off; the driver retries.
+
+A client belongs to one event loop, since its connections do. It is closed by `Transport.aclose`, or else with its loop: an async
+generator that holds it is registered with the loop, and ``asyncio.run`` closes those before it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import importlib.util
+import ssl
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, TypeAlias
+
+from rein_nb.dialects.base import WireCall
+from rein_nb.providers import prices
+from rein_nb.providers.config import Config, Timeouts, resolve_base_url
+from rein_nb.providers.spec import ProviderSpec
+
+Response: TypeAlias = Any
+"""An ``httpx2.Response`` whose body has not been read (or ``httpx.Response``, from a client of the user's own)."""
+
+_NO_KEY = "no-key"
+"""What the SDKs, which insist on a key, get for servers that want none. Without it they would take theirs from the environment."""
+
+_CLOSE_S = 1.0
+"""How long a connection's orderly end is waited for."""
+
+
+class StatusError(Exception):
+    """An HTTP answer that is not a success; its body has been read.
+
+    Attributes
+    ----------
+    response
+        The answer.
+    """
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.response = response
+
+
+class Endpoint:
+    """Where to send requests, and with which key. Its repr shows no key."""
+
+    __slots__ = ("_key", "base_url", "headers")
+
+    def __init__(self, base_url: str, key: str | None, headers: Mapping[str, str] | None = None) -> None:
+        self.base_url = base_url
+        self._key = key
+        self.headers = dict(headers or {})
+
+    @property
+    def key(self) -> str | None:
+        """The key."""
+        return self._key
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base_url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Endpoint) and (self.base_url, self._key, self.headers) == (
+            other.base_url, other._key, other.headers,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash((self.base_url, self._key))
+
+
+class _Held:
+    """A client on one loop, and the endpoint that it was made for."""
+
+    __slots__ = ("client", "endpoint", "keeper")
+
+    def __init__(self, client: Any, endpoint: Endpoint, keeper: AsyncGenerator[None, None]) -> None:
+        self.client = client
+        self.endpoint = endpoint
+        self.keeper = keeper
+
+
+_open: weakref.WeakSet[Transport] = weakref.WeakSet()
+
+
+class Transport:
+    """Sends wire calls to one endpoint.
+
+    Parameters
+    ----------
+    config, spec
+        Who is at the other end.
+    client
+        An SDK client of the user's own; used as it is, never closed.
+
+    Raises
+    ------
+    TypeError
+        When `client` is not an asynchronous client of the SDK that this provider is reached through.
+    """
+
+    def __init__(self, config: Config, spec: ProviderSpec, client: Any = None) -> None:
+        self.config = config
+        self.spec = spec
+        self._own = client
+        if client is not None:
+            _check_client(client, spec)
+        self._held: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = weakref.WeakKeyDictionary()
+        self._making: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Held]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def endpoint(self) -> Endpoint:
+        """The configured endpoint.
+
+        Raises
+        ------
+        ValueError
+            When no base URL is known; the message says what to set.
+        """
+        key = self.config.api_key
+        headers = {name: value.get_secret_value() for name, value in self.config.headers.items()}
+        return Endpoint(
+            resolve_base_url(self.config, self.spec),
+            key.get_secret_value() if key is not None else None,
+            {**self.spec.headers, **headers},
+        )
+
+    async def send(self, call: WireCall, endpoint: Endpoint | None = None, *, method: str = "POST") -> Response:
+        """Send a call; returns the response once its headers are there, body unread.
+
+        Raises
+        ------
+        StatusError
+            For a status of 300 or more.
+        Exception
+            What the SDK or the HTTP client raises; see `rein_nb.providers.faults`.
+        """
+        if self._own is not None:
+            return await self._send_by_sdk(self._own, call, method)
+        held = self._held.get(asyncio.get_running_loop())
+        if endpoint is None:
+            endpoint = held.endpoint if held is not None else self.endpoint()
+        if held is None or held.endpoint != endpoint:
+            held = await self._make(endpoint)
+        if self.spec.sdk is not None:
+            return await self._send_by_sdk(held.client, call, method)
+        return await self._send_plain(held.client, call, method)
+
+    async def _send_by_sdk(self, client: Any, call: WireCall, method: str) -> Response:
+        import httpx2
+
+        options: dict[str, Any] = {"max_retries": 0}
+        if call.headers:
+            options["headers"] = call.headers
+        if call.query:
+            options["params"] = call.query
+        path = call.path
+        if path.startswith("/v1/") and _url_path(client).endswith("/v1/"):
+            path = path[3:]  # a base URL with /v1 at its end, as other clients want it
+        try:
+            if method == "GET":
+                return await client.get(path, cast_to=httpx2.Response, options=options, stream=True)
+            return await client.post(path, body=call.body, cast_to=httpx2.Response, options=options, stream=True)
+        except Exception as exc:
+            response = getattr(exc, "response", None)
+            if response is None or not hasattr(exc, "status_code"):
+                raise
+        # Outside of the handler, so that a traceback that shows local variables shows none of the SDK's.
+        raise StatusError(response)
+
+    async def _send_plain(self, client: Any, call: WireCall, method: str) -> Response:
+        request = client.build_request(
+            method,
+            call.path.removeprefix("/"),
+            json=call.body if method == "POST" else None,
+            headers=call.headers or None,
+            params=call.query or None,
+        )
+        response = await client.send(request, stream=True)
+        if response.status_code < 300:
+            return response
+        try:
+            await response.aread()
+        finally:
+            await close_response(response)
+        raise StatusError(response)
+
+    def sdk_framing(self) -> Any:
+        """The SDK's own decoder of streams, where the user's client speaks something else than server-sent events; else None."""
+        make = getattr(self._own, "_make_sse_decoder", None)
+        if make is None:
+            return None
+        decoder = make()
+        return None if type(decoder).__name__ in ("SSEDecoder", "SSEBytesDecoder") else decoder
+
+    # -- clients ----------------------------------------------------------------------------------
+
+    async def _make(self, endpoint: Endpoint) -> _Held:
+        loop = asyncio.get_running_loop()
+        task = self._making.get(loop)
+        if task is None or task.done():
+            task = self._making[loop] = loop.create_task(self._make_once(endpoint))
+        held = await asyncio.shield(task)
+        return held if held.endpoint == endpoint else await self._make(endpoint)
+
+    async def _make_once(self, endpoint: Endpoint) -> _Held:
+        loop = asyncio.get_running_loop()
+        # Importing an SDK takes up to two seconds of CPU, a price list a tenth: in a thread, the loop goes on in the meantime.
+        client = await asyncio.to_thread(_make_client, endpoint, self.config, self.spec)
+        keeper = _keep(client)
+        await keeper.__anext__()
+        old = self._held.get(loop)
+        held = self._held[loop] = _Held(client, endpoint, keeper)
+        _open.add(self)
+        if old is not None:
+            await old.keeper.aclose()
+        return held
+
+    async def aclose(self) -> None:
+        """Close the clients: this loop's before it returns, those of other running loops soon after."""
+        here = asyncio.get_running_loop()
+        for loop, held in list(self._held.items()):
+            self._held.pop(loop, None)
+            if loop is here:
+                await held.keeper.aclose()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(held.keeper.aclose(), loop)
+
+    def _close_from_outside(self, timeout_s: float) -> None:
+        for loop, held in list(self._held.items()):
+            if loop.is_running():
+                future = asyncio.run_coroutine_threadsafe(held.keeper.aclose(), loop)
+                try:
+                    future.result(timeout_s)
+                except TimeoutError:
+                    future.cancel()
+
+    def __repr__(self) -> str:
+        return f"Transport({self.spec.name})"
+
+
+@atexit.register
+def _close_all() -> None:
+    for transport in list(_open):
+        transport._close_from_outside(0.5)
+
+
+async def _keep(client: Any) -> AsyncGenerator[None, None]:
+    """Holds a client until the loop, or `Transport`, closes this generator."""
+    try:
+        yield
+    finally:
+        close = getattr(client, "close", None) or client.aclose
+        await close()
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+async def close_response(response: Response) -> None:
+    """Close a response, once, also while this task is being cancelled, and without waiting long for a dead connection."""
+    if response.is_closed:
+        return
+    task = asyncio.get_running_loop().create_task(response.aclose())
+    _closing.add(task)
+    task.add_done_callback(_closed)
+    await asyncio.wait((task,), timeout=_CLOSE_S)
+
+
+def _closed(task: asyncio.Task[None]) -> None:
+    _closing.discard(task)
+    if not task.cancelled():
+        task.exception()  # a fault while closing adds nothing to the outcome, which is known by now
+
+
+def _check_client(client: Any, spec: ProviderSpec) -> None:
+    names = [cls.__name__ for cls in type(client).__mro__]
+    packages = {cls.__module__.partition(".")[0] for cls in type(client).__mro__}
+    if spec.sdk is None:
+        raise TypeError(f"provider {spec.name!r} is not reached through an SDK, so it takes no client")
+    if spec.sdk not in packages:
+        raise TypeError(f"provider {spec.name!r} needs a client of the {spec.sdk!r} package, not {type(client).__name__}")
+    if "AsyncAPIClient" not in names:
+        raise TypeError(f"give the asynchronous client (Async{type(client).__name__}), not {type(client).__name__}")
+
+
+def _url_path(client: Any) -> str:
+    return str(getattr(getattr(client, "base_url", None), "path", ""))
+
+
+# -- making clients: runs in a worker thread ---------------------------------------------------------
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    # Loading the certificates takes 20 ms or more, so it is done once.
+    import httpx2
+
+    context: ssl.SSLContext = httpx2.create_ssl_context()
+    return context
+
+
+def _http_timeouts(timeouts: Timeouts) -> Any:
+    import httpx2
+
+    # The driver keeps the clocks of first byte and idle; this one only has to be no shorter.
+    read = (
+        None
+        if timeouts.first_byte_s is None or timeouts.idle_s is None
+        else max(timeouts.first_byte_s, timeouts.idle_s) + 1.0
+    )
+    return httpx2.Timeout(connect=timeouts.connect_s, read=read, write=read, pool=timeouts.connect_s)
+
+
+def fast_http_installed() -> bool:
+    """Whether the SDKs' aiohttp backend can be used (extra ``fast``)."""
+    return importlib.util.find_spec("aiohttp") is not None
+
+
+def _http_client(sdk: Any, config: Config) -> Any:
+    kind = sdk.DefaultAioHttpClient if fast_http_installed() else sdk.DefaultAsyncHttpxClient
+    return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context())
+
+
+def _make_client(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
+    client = _MAKERS[spec.sdk](endpoint, config, spec)
+    prices.warm(spec.name)
+    return client
+
+
+_import_lock = threading.Lock()
+
+
+def _make_openai(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
+    with _import_lock:
+        import openai
+    headers: dict[str, Any] = dict(endpoint.headers)
+    if spec.price_id != "openai":
+        # The SDK reads these from the environment; they are OpenAI's business only.
+        headers = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit(), **headers}
+    if endpoint.key is None and not any(name.lower() == "authorization" for name in headers):
+        headers["Authorization"] = openai.Omit()
+    return openai.AsyncOpenAI(
+        api_key=endpoint.key or _NO_KEY,
+        base_url=endpoint.base_url,
+        max_retries=0,
+        timeout=_http_timeouts(config.timeouts),
+        default_headers=headers,
+        http_client=_http_client(openai, config),
+    )
+
+
+def _make_anthropic(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
+    with _import_lock:
+        import anthropic
+    return anthropic.AsyncAnthropic(
+        api_key=endpoint.key or _NO_KEY,
+        base_url=endpoint.base_url,
+        max_retries=0,
+        timeout=_http_timeouts(config.timeouts),
+        default_headers=endpoint.headers,
+        http_client=_http_client(anthropic, config),
+    )
+
+
+def _make_plain(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
+    import httpx2
+
+    headers = dict(endpoint.headers)
+    if endpoint.key is not None and spec.auth != "none":
+        if spec.auth == "bearer":
+            headers.setdefault("Authorization", f"Bearer {endpoint.key}")
+        else:
+            headers.setdefault(spec.auth, endpoint.key)
+    return httpx2.AsyncClient(
+        base_url=endpoint.base_url + "/",
+        headers=headers,
+        timeout=_http_timeouts(config.timeouts),
+        limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
+        # A key in a header of its own would follow a redirect to another host.
+        follow_redirects=False,
+        verify=_ssl_context(),
+    )
+
+
+_MAKERS: Mapping[str | None, Callable[[Endpoint, Config, ProviderSpec], Any]] = {
+    "openai": _make_openai,
+    "anthropic": _make_anthropic,
+    None: _make_plain,
+}
