@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from rein_nb.ir import deltas as d
@@ -49,13 +50,16 @@ class CallTracker:
         The choice's index; parts get the keys ``(choice, "call", n)``.
     namespace
         Of the provider, for what is kept in `extra`.
+    names
+        Wire name to our name, for tools that had to be renamed.
     """
 
-    __slots__ = ("_by_id", "_by_index", "_calls", "_choice", "_namespace")
+    __slots__ = ("_by_id", "_by_index", "_calls", "_choice", "_names", "_namespace")
 
-    def __init__(self, choice: int, namespace: str) -> None:
+    def __init__(self, choice: int, namespace: str, names: Mapping[str, str] | None = None) -> None:
         self._choice = choice
         self._namespace = namespace
+        self._names = names or {}
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
@@ -128,6 +132,7 @@ class CallTracker:
         body = custom if is_custom else function
         assert isinstance(body, dict)
         id, name = _text(fragment.get("id")), _text(body.get("name"))
+        name = self._names.get(name, name)
         arguments = body.get("input" if is_custom else "arguments")
         index = fragment.get("index", function.get("index"))
         call = None if whole else self._place(index, id, name, arguments)

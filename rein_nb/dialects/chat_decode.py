@@ -92,6 +92,7 @@ class ChatDecoder:
         self._ended = False
         self._closed = False
         self._audio_mime = _audio_mime(call)
+        self._names = call.tool_names if call is not None else {}
         self._shape: _Shape = _NO_SHAPE
         self._learned = 0
         self._thinking_field: str | None = None
@@ -276,7 +277,9 @@ class ChatDecoder:
         n = index if type(index) is int and index >= 0 else position
         state = self._choices.get(n)
         if state is None:
-            state = self._choices[n] = ChoiceState(n, self._namespace, self._target.quirks.think_tags)
+            state = self._choices[n] = ChoiceState(
+                n, self._namespace, self._target.quirks.think_tags, self._names
+            )
         return state
 
     def _choice(
@@ -383,9 +386,9 @@ class ChatDecoder:
         key = state.key("thinking")
         out.append(d.Thinking(text, key))
         if field is not None and state.field is None:
-            # The name is remembered for replay (C021).
+            # The name is remembered for replay (C021): with the message, since the part itself is plain text that other models may read.
             state.field = field
-            out.append(d.PartExtra({self._namespace: {"field": field}}, key, kind="thinking"))
+            self._message_facts(state, {"reasoning_field": field}, out)
 
     def _reasoning(self, state: ChoiceState, message: dict[str, Any], out: list[d.Delta]) -> None:
         taken: list[str] = []

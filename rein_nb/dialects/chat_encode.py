@@ -1,4 +1,4 @@
-"""Requests to the Chat Completions family, as wire bodies. The history has been through the hand-off."""
+"""Requests to the Chat Completions family, as wire bodies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.chat_media import audio_format, data_url
+from rein_nb.dialects.handoff import handoff
+from rein_nb.dialects.schema import for_openai
 from rein_nb.ir import (
     InvalidRequest,
     MediaPart,
@@ -39,19 +41,23 @@ _CALL_MARKS = frozenset({"type", "legacy", "function"})
 def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     """The wire request. See `Codec.encode`."""
     quirks = target.quirks
-    warnings: dict[str, None] = {}
+    handed = handoff(request.messages, target)
+    warnings: dict[str, None] = dict.fromkeys(handed.warnings)
     body: dict[str, Any] = {**quirks.default_body, "model": target.model}
-    body["messages"] = _Messages(request.messages, target, warnings).encode()
     _tools(request, target, body, warnings)
     _options(request.options, target, body)
-    _output_format(request.output_format, target, body)
+    _output_format(request.output_format, target, body, warnings)
     if stream:
         body["stream"] = True
         if quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
     for namespace in dict.fromkeys((target.dialect, target.provider)):
         merge_body(body, request.options.extensions.get(namespace, {}))
-    return WireCall(path=quirks.path or "/chat/completions", body=clean_json(body), warnings=list(warnings))
+    # The history is clean of unpaired surrogates since the hand-off; walking it once more would cost the most in long loops.
+    body = {"model": target.model, "messages": _Messages(handed.messages, target, warnings).encode(), **clean_json(body)}
+    return WireCall(
+        path=quirks.path or "/chat/completions", body=body, warnings=list(warnings), tool_names=handed.tool_names
+    )
 
 
 def merge_body(body: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -114,7 +120,9 @@ def _options(options: Options, target: Target, body: dict[str, Any]) -> None:
         place[last] = value
 
 
-def _output_format(output: OutputFormat | None, target: Target, body: dict[str, Any]) -> None:
+def _output_format(
+    output: OutputFormat | None, target: Target, body: dict[str, Any], warnings: dict[str, None]
+) -> None:
     if output is None or output.type == "text":
         return
     if output.type == "json":
@@ -124,12 +132,14 @@ def _output_format(output: OutputFormat | None, target: Target, body: dict[str, 
         raise UnsupportedOption(
             "output_format", f"{target.provider}/{target.model}", "it has no JSON-schema output; use a tool or type 'json'"
         )
-    schema: dict[str, Any] = {"name": output.name or "output", "schema": output.json_schema}
+    schema, strict, notes = for_openai(output.json_schema or {}, output.strict)
+    warnings.update(dict.fromkeys(f"output format: {note}" for note in notes))
+    form: dict[str, Any] = {"name": output.name or "output", "schema": schema}
     if output.description:
-        schema["description"] = output.description
-    if output.strict is not None:
-        schema["strict"] = output.strict
-    body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        form["description"] = output.description
+    if strict is not None:
+        form["strict"] = strict
+    body["response_format"] = {"type": "json_schema", "json_schema": form}
 
 
 # -- tools ------------------------------------------------------------------------------------------
@@ -140,7 +150,7 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
         return
     if target.capabilities.tools is False:
         raise UnsupportedOption("tools", f"{target.provider}/{target.model}")
-    body["tools"] = [_tool(spec, target) for spec in request.tools]
+    body["tools"] = [_tool(spec, target, warnings) for spec in request.tools]
     choice = request.tool_choice
     if choice is None:
         return
@@ -155,15 +165,24 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
         body["parallel_tool_calls"] = choice.parallel == "allow"
 
 
-def _tool(spec: ToolSpec, target: Target) -> dict[str, Any]:
+def _tool(spec: ToolSpec, target: Target, warnings: dict[str, None]) -> dict[str, Any]:
     own = own_extra(spec.extra, target)
     if own.get("type", "function") != "function":
+        if own["type"] == "custom" and "custom" not in own:
+            return {**own, "custom": {"name": spec.name, "description": spec.description}}
         return own  # a tool of the provider's own kind, in its own words
-    function: dict[str, Any] = {"name": spec.name, "parameters": spec.parameters}
+    strict = spec.strict
+    if strict and not target.quirks.strict_tools:
+        warnings[f"{target.provider} is not known to enforce tool schemas: strict was left out"] = None
+    if not target.quirks.strict_tools:
+        strict = None
+    schema, strict, notes = for_openai(spec.parameters, strict)
+    warnings.update(dict.fromkeys(f"tool {spec.name!r}: {note}" for note in notes))
+    function: dict[str, Any] = {"name": spec.name, "parameters": schema}
     if spec.description:
         function["description"] = spec.description
-    if spec.strict is not None and target.quirks.strict_tools:
-        function["strict"] = spec.strict
+    if strict is not None:
+        function["strict"] = strict
     return {"type": "function", "function": function, **own}
 
 
@@ -359,15 +378,15 @@ class _Messages:
         """Reasoning back to where it came from, in the field it came in."""
         if not (self._is_own(message) or message.origin is None or message.origin.provider is None):
             return
-        facts: dict[str, Any] = {}
+        namespace = self.target.provider
         for part in thoughts:
-            facts.update(part.extra.get(self.target.provider, {}))
-        details = facts.get("reasoning_details")
-        if isinstance(details, list) and details:
-            wire["reasoning_details"] = details
+            details = part.extra.get(namespace, {}).get("reasoning_details")
+            if isinstance(details, list) and details:
+                wire.setdefault("reasoning_details", []).extend(details)
+        if "reasoning_details" in wire:
             return
         text = "".join(part.text for part in thoughts)
-        field = self.target.quirks.reasoning_field or facts.get("field")
+        field = self.target.quirks.reasoning_field or message.extra.get(namespace, {}).get("reasoning_field")
         if not text or field in (None, "think_tags"):
             return
         if field == "content":

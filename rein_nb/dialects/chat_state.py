@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rein_nb.dialects.chat_calls import CallTracker
@@ -22,9 +23,9 @@ class ChoiceState:
         "parts", "reasoned", "refused", "runs", "seen", "tags", "unknown",
     )  # fmt: skip
 
-    def __init__(self, index: int, namespace: str, think_tags: bool) -> None:
+    def __init__(self, index: int, namespace: str, think_tags: bool, names: Mapping[str, str] | None = None) -> None:
         self.index = index
-        self.calls = CallTracker(index, namespace)
+        self.calls = CallTracker(index, namespace, names)
         self.tags = ThinkTags() if think_tags else None
         self.finish: str | None = None
         self.refused = False

@@ -16,6 +16,7 @@ from rein_nb.dialects.chat_encode import check_options, merge_body, own_extra
 from rein_nb.dialects.chat_media import decode_base64
 from rein_nb.dialects.counts import count
 from rein_nb.dialects.errors import error_info
+from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.think_tags import ThinkTags
 from rein_nb.ir import (
     ErrorInfo,
@@ -66,9 +67,10 @@ class OllamaCodec:
             For a forced tool call, which Ollama does not have, and for what the model is known to refuse.
         """
         check_options(request.options, target)
-        warnings: dict[str, None] = {}
+        handed = handoff(request.messages, target)
+        warnings: dict[str, None] = dict.fromkeys(handed.warnings)
         body: dict[str, Any] = {**target.quirks.default_body, "model": target.model}
-        body["messages"] = [wire for message in request.messages for wire in _messages(message, target, warnings)]
+        body["messages"] = [wire for message in handed.messages for wire in _messages(message, target, warnings)]
         body["stream"] = stream
         _tools(request, target, body, warnings)
         options = {
@@ -88,15 +90,20 @@ class OllamaCodec:
             body["format"] = "json" if output.type == "json" else output.json_schema
         for namespace in dict.fromkeys((target.dialect, target.provider)):
             merge_body(body, request.options.extensions.get(namespace, {}))
-        return WireCall(path=target.quirks.path or "/api/chat", body=clean_json(body), warnings=list(warnings))
+        return WireCall(
+            path=target.quirks.path or "/api/chat",
+            body=clean_json(body),
+            warnings=list(warnings),
+            tool_names=handed.tool_names,
+        )
 
     def decoder(self, target: Target, call: WireCall | None = None) -> OllamaDecoder:
         """A fresh decoder for one streamed response to `call`."""
-        return OllamaDecoder(target)
+        return OllamaDecoder(target, call)
 
     def deltas(self, response: JSON, target: Target, call: WireCall | None = None) -> Iterable[d.Delta]:
         """Deltas for a whole response."""
-        decoder = OllamaDecoder(target)
+        decoder = OllamaDecoder(target, call)
         if not isinstance(response, dict) or not (response.get("error") or isinstance(response.get("message"), dict)):
             text = str(response).strip()[:200]
             return [d.Fault(_fault(target, "malformed_response", f"not a chat answer: {text}", response))]
@@ -196,10 +203,10 @@ def _fault(target: Target, kind: Any, message: str, body: JSON = None) -> ErrorI
 class OllamaDecoder:
     """Decodes one response, line by line."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, call: WireCall | None = None) -> None:
         self._target = target
         self._namespace = target.provider
-        self._calls = CallTracker(0, target.provider)
+        self._calls = CallTracker(0, target.provider, call.tool_names if call is not None else None)
         self._tags = ThinkTags() if target.quirks.think_tags else None
         self._model = ""
         self._first = ""
