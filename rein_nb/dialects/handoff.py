@@ -57,8 +57,8 @@ INTERRUPTED = (
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 
-_CALLER_EXTRA = ("cache_control",)
-"""Keys of a part's `extra` that a caller set, and that therefore outlive a change of model."""
+_LASTING_EXTRA = ("cache_control", "synthetic_id")
+"""Keys of a part's `extra` that outlive a change of model: what a caller set, and that a call's id was not the provider's."""
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class _Pass:
         elif (arguments := _clean_json(call.arguments)) is not call.arguments:
             update["arguments"] = arguments
         if call.extra and not own:
-            update["extra"] = _caller_extra(call.extra)
+            update["extra"] = _lasting_extra(call.extra)
         return call.model_copy(update=update) if update else call
 
     def _assistant_part(self, part: Any, message: Message, own: bool) -> Any:
@@ -395,11 +395,11 @@ def _plain_text(part: TextPart) -> TextPart:
     if not part.extra and not any(citation.extra for citation in part.citations):
         return part
     citations = [c.model_copy(update={"extra": {}}) if c.extra else c for c in part.citations]
-    return part.model_copy(update={"extra": _caller_extra(part.extra), "citations": citations})
+    return part.model_copy(update={"extra": _lasting_extra(part.extra), "citations": citations})
 
 
-def _caller_extra(extra: Extra) -> Extra:
-    kept = {ns: {key: values[key] for key in _CALLER_EXTRA if key in values} for ns, values in extra.items()}
+def _lasting_extra(extra: Extra) -> Extra:
+    kept = {ns: {key: values[key] for key in _LASTING_EXTRA if key in values} for ns, values in extra.items()}
     return {ns: values for ns, values in kept.items() if values}
 
 
