@@ -82,15 +82,15 @@ def _categories(words: tuple[str, ...]) -> Any:
 
 def json_text(value: Any) -> str:
     """A value as JSON text that ``json.loads`` reads back; unpaired surrogates become U+FFFD so that every file format takes it."""
-    plain = value.model_dump(mode="json") if isinstance(value, Data) else value
+    plain = value.model_dump(mode="json", fallback=str) if isinstance(value, Data) else value
     return json.dumps(clean_json(plain), ensure_ascii=False, default=_as_json)
 
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, Data):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", fallback=str)
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", fallback=str)
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
     return str(value)

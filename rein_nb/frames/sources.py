@@ -61,7 +61,7 @@ class Sources:
             self._add_messages([obj])
         elif hasattr(obj, "frame_sources"):
             self.add(obj.frame_sources())
-        elif hasattr(obj, "results") and hasattr(obj, "messages"):
+        elif isinstance(getattr(obj, "messages", None), list):
             self._add_agent(obj)
         elif isinstance(obj, Iterable) and not isinstance(obj, str | bytes | dict):
             self._add_many(obj)
@@ -90,7 +90,7 @@ class Sources:
             self.runs.append(RunSource(bare_messages(self._next_name(), messages), is_run=False))
 
     def _add_agent(self, agent: Any) -> None:
-        results = list(agent.results)
+        results = list(getattr(agent, "results", ()))
         for n, result in enumerate(results):
             # A later run's history is the earlier runs' rows.
             self.runs.append(RunSource(result, first_message=result.new_messages_from if n else 0))

@@ -169,7 +169,7 @@ def _origin(name: str) -> Read:
 
 
 def _plain_parts(row: r.MessageRow) -> list[Any]:
-    return [part.model_dump(mode="json") for part in row.message.parts]
+    return [part.model_dump(mode="json", fallback=str) for part in row.message.parts]
 
 
 MESSAGES = [
@@ -234,7 +234,7 @@ PARTS = [
     Column("status", STATUSES, _part("status", ToolResult)),
     Column("is_error", "boolean", _part("is_error", ToolResult)),
     Column("details", "json", _part_details, "a tool result's value for programs; the output of a server tool"),
-    Column("citations", "json", lambda row: [c.model_dump(mode="json") for c in row.part.citations] or None
+    Column("citations", "json", lambda row: [c.model_dump(mode="json", fallback=str) for c in row.part.citations] or None
            if isinstance(row.part, TextPart) else None),
     Column("redacted", "boolean", _part("redacted", ThinkingPart), "True: the provider withheld the text"),
     Column("media_kind", MEDIA_KINDS, _part("kind", MediaPart)),
