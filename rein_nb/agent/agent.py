@@ -109,12 +109,12 @@ class Agent:
         on_event: Any = (),
         **options: Any,
     ) -> None:
-        given = dict(
-            llm=llm, tools=tools, system=system, limits=limits, approval=approval, approval_timeout_s=approval_timeout_s,
-            before_tool_call=before_tool_call, after_tool_call=after_tool_call, before_request=before_request, deps=deps,
-            output_type=output_type, max_output_retries=max_output_retries, tool_choice=tool_choice, context=context,
-            fallback=fallback, label=label, on_event=on_event,
-        )  # fmt: skip
+        given = {
+            "llm": llm, "tools": tools, "system": system, "limits": limits, "approval": approval, "approval_timeout_s": approval_timeout_s,
+            "before_tool_call": before_tool_call, "after_tool_call": after_tool_call, "before_request": before_request, "deps": deps,
+            "output_type": output_type, "max_output_retries": max_output_retries, "tool_choice": tool_choice, "context": context,
+            "fallback": fallback, "label": label, "on_event": on_event,
+        }  # fmt: skip
         as_options(options)
         self._setup = Setup(**_normalised(given), options=dict(options))
         self._lock = threading.Lock()
@@ -178,6 +178,14 @@ class Agent:
         if "messages" in changes:
             copy.messages = changes["messages"]
         return copy
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have `listener` called with every event of every later run, in the run's thread."""
+        self._setup = replace(self._setup, on_event=(*self._setup.on_event, listener))
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Take a listener off, from the next run on."""
+        self._setup = replace(self._setup, on_event=tuple(found for found in self._setup.on_event if found is not listener))
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -323,9 +331,7 @@ def as_prompt(prompt: Prompt | None) -> list[Message]:
             return as_messages(prompt)
         if all(isinstance(item, str | TextPart | MediaPart) for item in prompt):
             return [Message(role="user", content=list(prompt))]
-    raise InvalidRequest(
-        f"a prompt is text, a Message, or a list of texts and media, not {type(prompt).__name__}"
-    )
+    raise InvalidRequest(f"a prompt is text, a Message, or a list of texts and media, not {type(prompt).__name__}")
 
 
 def _as_llm(value: Any) -> LLM:
@@ -347,9 +353,13 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 _NORMAL: dict[str, Callable[[Any], Any]] = {
     "llm": _as_llm,
-    "tools": lambda value: value if isinstance(value, Toolset) else Toolset(_several(value) if not isinstance(value, Iterable) else value),
+    "tools": lambda value: (
+        value if isinstance(value, Toolset) else Toolset(_several(value) if not isinstance(value, Iterable) else value)
+    ),
     "limits": Limits.of,
-    "context": lambda value: value if isinstance(value, Context) else Context(strategy=value) if value is not None else Context(),
+    "context": lambda value: (
+        value if isinstance(value, Context) else Context(strategy=value) if value is not None else Context()
+    ),
     "fallback": lambda value: tuple(_as_llm(item) for item in _several(value)),
     **dict.fromkeys(_HOOKS, _several),
 }

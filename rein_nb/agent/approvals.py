@@ -117,7 +117,10 @@ class Question:
             if not stop.done():
                 stop.set_result(None)
 
-        detach = token.on_cancel(lambda: self._loop.call_soon_threadsafe(stopped))
+        def on_cancel() -> None:
+            self._loop.call_soon_threadsafe(stopped)
+
+        detach = token.on_cancel(on_cancel)
         try:
             await asyncio.wait((self._answer, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

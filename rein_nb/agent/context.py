@@ -19,7 +19,9 @@ _CHARS_PER_TOKEN = 3.5
 _MEDIA_TOKENS = 1_600
 _MESSAGE_TOKENS = 5
 
-Strategy: TypeAlias = Literal["drop", "summary"] | Callable[[list[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
+Strategy: TypeAlias = (
+    Literal["drop", "summary"] | Callable[[list[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
+)
 """What becomes of the older part: left out, summarised by the model, or whatever a function makes of it."""
 
 
@@ -46,7 +48,9 @@ class Context:
 
     def __post_init__(self) -> None:
         if not (callable(self.strategy) or self.strategy in ("drop", "summary")):
-            raise ValueError(f"strategy must be 'drop', 'summary' or a function of the older messages, not {self.strategy!r}")
+            raise ValueError(
+                f"strategy must be 'drop', 'summary' or a function of the older messages, not {self.strategy!r}"
+            )
         if not 0 < self.keep < self.fill <= 1:
             raise ValueError(f"shares must satisfy 0 < keep < fill <= 1, got keep={self.keep}, fill={self.fill}")
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -128,7 +132,7 @@ def boundaries(messages: Sequence[Message]) -> list[int]:
     return [
         index
         for index, message in enumerate(messages)
-        if index and (message.role == "assistant" or message.role == "user" and not message.tool_results)
+        if index and (message.role == "assistant" or (message.role == "user" and not message.tool_results))
     ]
 
 

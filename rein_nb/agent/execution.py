@@ -39,7 +39,11 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
         refusal = None
         tool = run.tools.get(call.name)
         if id(call) not in runnable:
-            refusal = outcomes.malformed_call(call) if call.error or not call.name else outcomes.unfinished_turn(call, _why_unfinished(completion))
+            refusal = (
+                outcomes.malformed_call(call)
+                if call.error or not call.name
+                else outcomes.unfinished_turn(call, _why_unfinished(completion))
+            )
         elif tool is None:
             refusal = outcomes.unknown_tool(call, run.tools.names)
         elif allowed is not None and allowed <= 0:
@@ -110,7 +114,9 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
         def report() -> None:
             if live:
                 run.emit(
-                    ToolExecutionUpdate(call_id=call.id, message=progress.message, fraction=progress.fraction, data=progress.data)
+                    ToolExecutionUpdate(
+                        call_id=call.id, message=progress.message, fraction=progress.fraction, data=progress.data
+                    )
                 )
 
         run.call_soon(report)
@@ -142,20 +148,22 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
 
 
 def _ended(run: RunState, call: ToolCall, result: ToolResult, outcome: Outcome) -> ToolRun:
-    run.emit(
-        ToolExecutionEnd(call=call, result=result, duration_s=outcome.duration_s, value=outcome.value)
-    )
+    run.emit(ToolExecutionEnd(call=call, result=result, duration_s=outcome.duration_s, value=outcome.value))
     return ToolRun.model_construct(
         call=call, result=result, started_at=outcome.started_at, duration_s=outcome.duration_s
     )
 
 
-async def _checked(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]) -> tuple[ToolCall, ToolResult | None]:
+async def _checked(
+    run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]
+) -> tuple[ToolCall, ToolResult | None]:
     """Hooks, then approval: (the call as it shall run, why it shall not)."""
     try:
         if run.setup.before_tool_call:
             ended = await run_guarded(
-                lambda: asyncio.ensure_future(hooks.before_tool_call(run.setup.before_tool_call, call, ctx)), run.token, None
+                lambda: asyncio.ensure_future(hooks.before_tool_call(run.setup.before_tool_call, call, ctx)),
+                run.token,
+                None,
             )
             if ended.how == "raised" and ended.error is not None:
                 raise ended.error

@@ -147,7 +147,9 @@ class AgentRun:
                 callback(event)
             except Exception as exc:
                 unsubscribe()
-                self._run.loop.call_exception_handler({"message": "a subscriber of an agent run failed", "exception": exc})
+                self._run.loop.call_exception_handler(
+                    {"message": "a subscriber of an agent run failed", "exception": exc}
+                )
 
         def unsubscribe() -> None:
             with self._lock:

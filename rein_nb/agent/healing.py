@@ -62,7 +62,9 @@ def heal(messages: Sequence[Message]) -> Healed:
     return healed
 
 
-def _answers(messages: Sequence[Message], at: int, healed: Healed) -> tuple[list[tuple[Message, ToolResult]], list[Message], int]:
+def _answers(
+    messages: Sequence[Message], at: int, healed: Healed
+) -> tuple[list[tuple[Message, ToolResult]], list[Message], int]:
     """(results that follow before the next assistant message, other messages between them, index after them).
 
     Results count as answers also when the user's words came between; the words move behind the results.

@@ -70,7 +70,9 @@ async def before_tool_call(
         except AbortRun:
             raise
         except Exception as exc:
-            return call, outcomes.denied(call, f"the hook {hook_name(hook)} failed ({describe_error(exc)}), so it was not allowed")
+            return call, outcomes.denied(
+                call, f"the hook {hook_name(hook)} failed ({describe_error(exc)}), so it was not allowed"
+            )
         if answer is None or answer is True:
             continue
         if answer is False:

@@ -45,7 +45,11 @@ async def run_loop(run: RunState) -> AgentResult:
     try:
         run.emit(
             AgentStart(
-                model=run.llm.model, provider=run.llm.provider, system=run.setup.system, messages=run.prompt, tools=run.tools.names
+                model=run.llm.model,
+                provider=run.llm.provider,
+                system=run.setup.system,
+                messages=run.prompt,
+                tools=run.tools.names,
             )
         )
         while run.stop_reason is None:
@@ -82,7 +86,11 @@ async def _turn(run: RunState) -> None:
     if completion.tool_calls:
         tools = await _answer_calls(run, completion)
     turn = Turn.model_construct(
-        number=run.turn, completion=completion, tools=tools, started_at=started_at, duration_s=time.perf_counter() - clock
+        number=run.turn,
+        completion=completion,
+        tools=tools,
+        started_at=started_at,
+        duration_s=time.perf_counter() - clock,
     )
     run.turns.append(turn)
     if run.listening:
@@ -102,7 +110,9 @@ async def _answer_calls(run: RunState, completion: Completion) -> list[ToolRun]:
     else:
         others = [call for call in completion.tool_calls if call.name != spec.tool_name]
         message = completion.message.model_copy(update={"parts": list(others)})
-        by_id = {tool.call.id: tool for tool in await execute_calls(run, completion.model_copy(update={"message": message}))}
+        by_id = {
+            tool.call.id: tool for tool in await execute_calls(run, completion.model_copy(update={"message": message}))
+        }
         for call in completion.tool_calls:
             if call.name == spec.tool_name:
                 by_id[call.id] = _take_answer(run, call, first=call is answer)
@@ -115,7 +125,9 @@ async def _answer_calls(run: RunState, completion: Completion) -> list[ToolRun]:
 def _take_answer(run: RunState, call: ToolCall, *, first: bool) -> ToolRun:
     assert run.output_spec is not None
     if not first:
-        return ToolRun.model_construct(call=call, result=outcomes.outcome(call, "error", "The answer was given already."))
+        return ToolRun.model_construct(
+            call=call, result=outcomes.outcome(call, "error", "The answer was given already.")
+        )
     try:
         run.output = run.output_spec.from_call(call)
         run.answered = True
@@ -131,13 +143,17 @@ def _decide(run: RunState, completion: Completion, tools: list[ToolRun]) -> None
     reason = completion.finish_reason
     if completion.error is not None or reason in ("error", "cancelled"):
         if run.stop_reason is None:
-            run.error = completion.error or ErrorInfo.make("other", f"the answer ended with {completion.native_finish_reason!r}")
+            run.error = completion.error or ErrorInfo.make(
+                "other", f"the answer ended with {completion.native_finish_reason!r}"
+            )
             run.limit_hit("cancelled" if run.error.kind == "cancelled" else "error")
         return
     if completion.native_finish_reason == PAUSED and not tools:
         run.resumptions += 1
         if run.resumptions > RESUMPTIONS:
-            run.error = ErrorInfo.make("malformed_response", f"the provider paused its turn more than {RESUMPTIONS} times in a row")
+            run.error = ErrorInfo.make(
+                "malformed_response", f"the provider paused its turn more than {RESUMPTIONS} times in a row"
+            )
             run.limit_hit("error")
         return
     run.resumptions = 0

@@ -89,7 +89,9 @@ class OutputSpec:
             Saying what is wrong.
         """
         if call.error is not None:
-            raise OutputInvalid(f"The answer's arguments are not complete JSON: {call.error}. Call {self.tool_name} again.")
+            raise OutputInvalid(
+                f"The answer's arguments are not complete JSON: {call.error}. Call {self.tool_name} again."
+            )
         return self._validated(call.arguments)
 
     def from_text(self, text: str) -> Any:
@@ -103,7 +105,11 @@ class OutputSpec:
         try:
             data = loads(_unfenced(text))
         except (ValueError, RecursionError) as exc:
-            how = "Answer with the JSON alone." if self.native else f"Give the answer by calling the tool {self.tool_name}."
+            how = (
+                "Answer with the JSON alone."
+                if self.native
+                else f"Give the answer by calling the tool {self.tool_name}."
+            )
             raise OutputInvalid(f"The answer is not JSON ({exc}). {how}") from exc
         return self._validated(data)
 
@@ -118,7 +124,9 @@ class OutputSpec:
                 f"- {'.'.join(map(str, error['loc'])) or 'the answer'}: {error['msg']}"
                 for error in exc.errors(include_url=False, include_context=False)[:8]
             ]
-            raise OutputInvalid("The answer does not fit what was asked for:\n" + "\n".join(lines) + "\nCorrect it and answer again.") from exc
+            raise OutputInvalid(
+                "The answer does not fit what was asked for:\n" + "\n".join(lines) + "\nCorrect it and answer again."
+            ) from exc
 
 
 def _unfenced(text: str) -> str:

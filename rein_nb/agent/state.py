@@ -208,11 +208,19 @@ class RunState:
     # -- helping the loop -------------------------------------------------------------------------
 
     def context_for(
-        self, call: ToolCall, token: CancellationToken | None = None, on_progress: Callable[[Progress], None] | None = None
+        self,
+        call: ToolCall,
+        token: CancellationToken | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> ToolContext[Any]:
         """What a tool or hook is given."""
         return ToolContext(
-            call=call, deps=self.setup.deps, token=token or self.token, run_id=self.run_id, turn=self.turn, on_progress=on_progress
+            call=call,
+            deps=self.setup.deps,
+            token=token or self.token,
+            run_id=self.run_id,
+            turn=self.turn,
+            on_progress=on_progress,
         )
 
     def add_usage(self, usage: Usage) -> None:
@@ -225,7 +233,12 @@ class RunState:
         limits = self.setup.limits
         if limits.usd is not None and self.usage is not None and usage.cost_usd is None and not self._price_warned:
             self._price_warned = True
-            self.emit(Notice(kind="warning", message=f"the price of {self.llm.model} is unknown: the limit of ${limits.usd:g} cannot be held"))
+            self.emit(
+                Notice(
+                    kind="warning",
+                    message=f"the price of {self.llm.model} is unknown: the limit of ${limits.usd:g} cannot be held",
+                )
+            )
         return usage
 
     def take_steering(self) -> bool:

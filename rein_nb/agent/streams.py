@@ -106,7 +106,9 @@ class EventStream(AsyncIterator[T], Generic[T]):
     async def __aenter__(self) -> EventStream[T]:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     def __del__(self) -> None:

@@ -17,7 +17,8 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
     """A tool whose call is a run of a fork of `agent`; stopping the caller stops it, and its progress is the caller's."""
 
     async def ask(
-        prompt: Annotated[str, "The task, complete in itself: the agent sees nothing else of this conversation."], ctx: ToolContext[Any]
+        prompt: Annotated[str, "The task, complete in itself: the agent sees nothing else of this conversation."],
+        ctx: ToolContext[Any],
     ) -> Any:
         def follow(event: AgentEvent) -> None:
             if isinstance(event, TurnStart):
@@ -43,5 +44,7 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
 
     first_line = (agent.system or "").strip().splitlines()[:1]
     made = name or sanitize_tool_name(agent._setup.label) or "ask_agent"
-    described = description or (f"Ask another agent. {first_line[0]}" if first_line else "Ask another agent to do a task.")
+    described = description or (
+        f"Ask another agent. {first_line[0]}" if first_line else "Ask another agent to do a task."
+    )
     return Tool(ask, name=made, description=described, **options)

@@ -51,11 +51,20 @@ async def ask_model(run: RunState) -> Completion:
         if _provider_could_not_read(completion) and not completion.tool_calls and not run.token.is_cancelled:
             malformed += 1
             if malformed <= MALFORMED_RETRIES and run.stop_reason is None:
-                run.emit(Notice(kind="retry", message="the provider could not read the model's tool call; asking again"))
+                run.emit(
+                    Notice(kind="retry", message="the provider could not read the model's tool call; asking again")
+                )
                 _close_message(run, completion, shown)
                 continue
-            completion = completion.model_copy(update={"error": completion.error or _malformed_error(completion), "finish_reason": "error"})
-        elif error is not None and error.kind == "context_overflow" and not run.compacted and await compact_now(run, "the context window overflowed"):
+            completion = completion.model_copy(
+                update={"error": completion.error or _malformed_error(completion), "finish_reason": "error"}
+            )
+        elif (
+            error is not None
+            and error.kind == "context_overflow"
+            and not run.compacted
+            and await compact_now(run, "the context window overflowed")
+        ):
             continue
         elif error is not None and error.kind != "cancelled" and not completion.message.parts and run.fallbacks:
             run.llm = run.fallbacks.popleft()
@@ -122,13 +131,23 @@ async def _request(run: RunState) -> hooks.ModelRequest:
             if run.force_answer and not setup.options.get("reasoning_effort"):
                 # Thinking models refuse a forced tool; they are asked in words alone.
                 choice = ToolChoice(mode="required")
-    if run.turn > 1 and choice is not None and (made := ToolChoice.of(choice)) is not None and made.mode in ("required", "named"):
+    if (
+        run.turn > 1
+        and choice is not None
+        and (made := ToolChoice.of(choice)) is not None
+        and made.mode in ("required", "named")
+    ):
         # A forced first call is wanted once; forced at every turn the run could never end.
         choice = ToolChoice(mode="auto", parallel=made.parallel) if spec is None else choice
     if not tools:
         choice = None
     request = hooks.ModelRequest(
-        messages=messages, tools=tools, tool_choice=choice, output_format=output_format, options=setup.options, turn=run.turn
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
+        output_format=output_format,
+        options=setup.options,
+        turn=run.turn,
     )
     if setup.before_request:
         request.options = dict(request.options)
@@ -205,7 +224,11 @@ async def _summary(run: RunState, older: list[Message]) -> str:
         if isinstance(event, StreamDone | StreamError):
             run.add_usage(event.completion.usage)
             if isinstance(event, StreamError) or not event.completion.text:
-                run.emit(Notice(kind="warning", message="no summary could be made; the older messages are left out without one"))
+                run.emit(
+                    Notice(
+                        kind="warning", message="no summary could be made; the older messages are left out without one"
+                    )
+                )
                 return "(no summary could be made)"
             return event.completion.text
     raise RuntimeError("the model call ended without a terminal event")

@@ -95,7 +95,8 @@ async def run_guarded(
         error = work.exception()
         if error is not None:
             return Ended("raised", error=error)
-        return Ended("returned", value=work.result(), has_value=True)
+        # What returns after the token was cancelled may have returned because of it.
+        return Ended("cancelled" if token.is_cancelled else "returned", value=work.result(), has_value=True)
     if work.done():  # the work cancelled itself
         return Ended("raised", error=asyncio.CancelledError("the tool cancelled itself"))
     how: Literal["cancelled", "timed_out"] = "cancelled" if token.is_cancelled else "timed_out"

@@ -14,7 +14,7 @@ import fractions
 import math
 import pathlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,7 +22,17 @@ from pydantic import BaseModel
 from rein_nb.ir.base import clean_text
 
 _MAX_DEPTH = 60
-_AS_TEXT = (dt.datetime, dt.date, dt.time, dt.timedelta, decimal.Decimal, fractions.Fraction, pathlib.PurePath, uuid.UUID, complex)
+_AS_TEXT = (
+    dt.datetime,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    fractions.Fraction,
+    pathlib.PurePath,
+    uuid.UUID,
+    complex,
+)
 
 
 class NotJsonable(Exception):
@@ -95,8 +105,8 @@ def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
         return _convert(value.item(), parents, depth)
     if is_frame(value):
         return _convert(frame_data(value), parents, depth)
-    if isinstance(value, Iterable) and isinstance(value, range | type({}.keys()) | type({}.values()) | type({}.items())):
-        return [_convert(item, parents, depth) for item in value]
+    if isinstance(value, range | KeysView | ValuesView | ItemsView):
+        return [_convert(item, parents, depth) for item in list(value)]
     raise NotJsonable(f"{type(value).__name__} has no JSON form")
 
 
@@ -131,7 +141,11 @@ def is_frame(value: Any) -> bool:
     """Whether this looks like a data frame or a labelled series (pandas, polars and alike)."""
     kind = type(value)
     has_shape = hasattr(value, "shape") and hasattr(value, "head")
-    return has_shape and (hasattr(kind, "to_dict") or hasattr(kind, "to_dicts")) and (hasattr(kind, "columns") or hasattr(kind, "dtype"))
+    return (
+        has_shape
+        and (hasattr(kind, "to_dict") or hasattr(kind, "to_dicts"))
+        and (hasattr(kind, "columns") or hasattr(kind, "dtype"))
+    )
 
 
 def frame_data(value: Any) -> Any:
@@ -140,7 +154,11 @@ def frame_data(value: Any) -> Any:
         if hasattr(type(value), "to_dicts"):
             return {"columns": list(value.columns), "data": [list(row.values()) for row in value.to_dicts()]}
         split = value.to_dict(orient="split")
-        return {"columns": [_label(c) for c in split["columns"]], "index": [_label(i) for i in split["index"]], "data": split["data"]}
+        return {
+            "columns": [_label(c) for c in split["columns"]],
+            "index": [_label(i) for i in split["index"]],
+            "data": split["data"],
+        }
     if hasattr(type(value), "to_list") and not hasattr(value, "index"):
         return value.to_list()
     return {"name": value.name, "index": [_label(i) for i in value.index], "data": list(value.to_list())}

@@ -15,20 +15,22 @@ from rein_nb.ir.parts import ToolStatus
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, cut_text, describe_error, error_details
 
 
-def outcome(call: ToolCall, status: ToolStatus, text: str, details: Any = None, max_chars: int = DEFAULT_MAX_CHARS) -> ToolResult:
+def outcome(
+    call: ToolCall, status: ToolStatus, text: str, details: Any = None, max_chars: int = DEFAULT_MAX_CHARS
+) -> ToolResult:
     """A result of any status with a text."""
     shown = cut_text(text, max_chars)
     if shown is not text and details is None:
         details = text
-    return ToolResult(
-        tool_call_id=call.id, name=call.name or None, content=shown, details=details, status=status  # type: ignore[arg-type]
-    )
+    return ToolResult(tool_call_id=call.id, name=call.name or None, content=shown, details=details, status=status)
 
 
 def denied(call: ToolCall, reason: str | None = None) -> ToolResult:
     """The call was refused by a person, a policy or a hook; it was not executed."""
     why = f": {reason}" if reason else ""
-    return outcome(call, "denied", f"Denied{why}. The tool {call.name} was not executed.", {"reason": reason, "started": False})
+    return outcome(
+        call, "denied", f"Denied{why}. The tool {call.name} was not executed.", {"reason": reason, "started": False}
+    )
 
 
 def interrupted_while_running(call: ToolCall, reason: str | None = None) -> ToolResult:
@@ -60,7 +62,9 @@ def failed(call: ToolCall, exc: BaseException, max_chars: int = DEFAULT_MAX_CHAR
 
 def invalid_arguments(call: ToolCall, message: str) -> ToolResult:
     """The arguments do not fit the tool's parameters; it was not executed."""
-    return outcome(call, "error", f"{message} (The tool was not executed.)", {"invalid_arguments": True, "started": False})
+    return outcome(
+        call, "error", f"{message} (The tool was not executed.)", {"invalid_arguments": True, "started": False}
+    )
 
 
 def malformed_call(call: ToolCall) -> ToolResult:

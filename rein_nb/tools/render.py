@@ -68,7 +68,9 @@ def render(value: Any) -> Rendered:
         return Rendered([picture])
     if is_frame(value):
         return _render_frame(value)
-    if isinstance(value, list | tuple) and any(isinstance(item, TextPart | MediaPart) or _picture_like(item) for item in value):
+    if isinstance(value, list | tuple) and any(
+        isinstance(item, TextPart | MediaPart) or _picture_like(item) for item in value
+    ):
         return _render_mixed(value)
     return _render_data(value)
 
@@ -115,7 +117,7 @@ def sniff(data: bytes) -> MediaPart | None:
 
 
 def _picture_like(value: Any) -> bool:
-    return isinstance(value, bytes) and sniff(value) is not None or _picture_source(value) is not None
+    return (isinstance(value, bytes) and sniff(value) is not None) or _picture_source(value) is not None
 
 
 def _picture_source(value: Any) -> tuple[Any, str] | None:

@@ -6,25 +6,23 @@ own, so what the schema allows is what validation accepts.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import sys
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typing_extensions
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticUndefined
 
 from rein_nb.ir.base import loads
-from rein_nb.tools.context import ToolContext
+from rein_nb.tools.callables import callable_name, docstring, is_context, unwrap, visible_parameters
 from rein_nb.tools.docstrings import parse_docstring
+from rein_nb.tools.names import Names, ToolDefinitionError
 
 Kind = Literal["positional", "keyword", "var_positional", "var_keyword"]
 
@@ -35,10 +33,6 @@ _KINDS: dict[Any, Kind] = {
     inspect.Parameter.VAR_POSITIONAL: "var_positional",
     inspect.Parameter.VAR_KEYWORD: "var_keyword",
 }
-
-
-class ToolDefinitionError(TypeError):
-    """A function cannot be made a tool; the message says which parameter stands in the way, and what would help."""
 
 
 class InvalidArguments(ValueError):
@@ -90,16 +84,14 @@ class Signature:
     def __init__(self, fn: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> None:
         self.name = callable_name(fn)
         target = unwrap(fn)
-        docs = parse_docstring(_docstring(fn))
+        docs = parse_docstring(docstring(fn))
         self.description = docs.description
         self.context_parameter: str | None = None
         self._fields: list[_Field] = []
-        self._extra_into_keywords = False
+        self._extra: TypeAdapter[dict[str, Any]] | None = None
         definitions: dict[str, Any] = {}
-        extra: Literal["allow", "forbid"] = "forbid"
-        extra_type: Any = Any
         names = Names(target, namespace)
-        for parameter in _parameters(fn):
+        for parameter in visible_parameters(fn):
             annotation = names.resolve(parameter.annotation, parameter.name, self.name)
             if is_context(annotation):
                 self.context_parameter = parameter.name
@@ -110,10 +102,11 @@ class Signature:
                 unpacked = _unpacked_typed_dict(annotation)
                 if unpacked is not None:
                     for key, hint, required in unpacked:
-                        self._add(definitions, key, hint, ... if required else PydanticUndefined, "keyword", docs.parameters)
+                        self._add(
+                            definitions, key, hint, ... if required else PydanticUndefined, "keyword", docs.parameters
+                        )
                     continue
-                extra = "allow"
-                extra_type = Any if annotation is inspect.Parameter.empty else annotation
+                self._extra = self._extra_adapter(parameter.name, annotation)
                 continue
             if annotation is inspect.Parameter.empty:
                 annotation = Any
@@ -122,8 +115,7 @@ class Signature:
             elif default is inspect.Parameter.empty:
                 default = ...
             self._add(definitions, parameter.name, annotation, default, kind, docs.parameters)
-        self._extra_into_keywords = extra == "allow"
-        self.model = self._build(definitions, extra, extra_type)
+        self.model = self._build(definitions)
         self.schema = self._json_schema()
         self._by_wire = {field.wire: field for field in self._fields}
 
@@ -149,30 +141,34 @@ class Signature:
             default = Field(default=None)
             annotation = Annotated[annotation, Field(json_schema_extra=_without_default)]
         definitions[attribute] = (annotation, default)
-        self._fields.append(_Field(name, wire, attribute, kind, isinstance(default, FieldInfo) and not optional_without_default))
-
-    def _build(self, definitions: dict[str, Any], extra: Literal["allow", "forbid"], extra_type: Any) -> type[BaseModel]:
-        config = ConfigDict(
-            extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), populate_by_name=False, defer_build=False
+        self._fields.append(
+            _Field(name, wire, attribute, kind, isinstance(default, FieldInfo) and not optional_without_default)
         )
-        base: type[BaseModel] | None = None
-        if extra == "allow" and extra_type is not Any:
-            base = type(
-                "_Extra",
-                (BaseModel,),
-                {"__annotations__": {"__pydantic_extra__": dict[str, extra_type]}, "__module__": __name__, "model_config": config},
-            )
+
+    def _build(self, definitions: dict[str, Any]) -> type[BaseModel]:
+        # No `extra` setting here: dataclasses and TypedDicts among the parameters would inherit it. See `validate`.
+        config = ConfigDict(protected_namespaces=())
         try:
-            if base is not None:
-                return create_model(self.name or "arguments", __base__=base, **definitions)
             return create_model(self.name or "arguments", __config__=config, **definitions)
         except (PydanticSchemaGenerationError, PydanticUserError) as exc:
             raise self._blame(definitions, exc) from exc
 
+    def _extra_adapter(self, name: str, annotation: Any) -> TypeAdapter[dict[str, Any]]:
+        """Checks the values of ``**kwargs``."""
+        value_type = Any if annotation is inspect.Parameter.empty else annotation
+        try:
+            return TypeAdapter(dict[str, value_type])  # type: ignore[valid-type]
+        except (PydanticSchemaGenerationError, PydanticUserError) as exc:
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: parameter {name!r} has a type that JSON cannot carry ({_first_line(exc)})"
+            ) from exc
+
     def _blame(self, definitions: dict[str, Any], exc: Exception) -> ToolDefinitionError:
         for field in self._fields:
             try:
-                create_model("probe", **{field.attribute: definitions[field.attribute]}).model_json_schema(mode="validation")
+                create_model("probe", **{field.attribute: definitions[field.attribute]}).model_json_schema(
+                    mode="validation"
+                )
             except (PydanticSchemaGenerationError, PydanticUserError) as cause:
                 return ToolDefinitionError(
                     f"tool {self.name!r}: parameter {field.name!r} has a type that JSON cannot carry "
@@ -189,6 +185,12 @@ class Signature:
         schema.pop("title", None)
         schema.pop("description", None)
         schema.setdefault("properties", {})
+        schema["additionalProperties"] = False
+        if self._extra is not None:
+            extra = self._extra.json_schema(schema_generator=_Schema)
+            schema["additionalProperties"] = extra.get("additionalProperties", True)
+            if "$defs" in extra:
+                schema["$defs"] = {**extra["$defs"], **schema.get("$defs", {})}
         return schema
 
     # -- validating a call ------------------------------------------------------------------------
@@ -204,19 +206,32 @@ class Signature:
         InvalidArguments
             With a message that tells the model what is wrong and what would be right.
         """
+        unknown = {name: value for name, value in arguments.items() if name not in self._by_wire}
+        problems: list[str] = []
+        more: dict[str, Any] = {}
+        if unknown and self._extra is None:
+            known = ", ".join(self._by_wire) or "none"
+            problems += [f"- {name}: no such parameter; the parameters are: {known}" for name in unknown]
+        elif unknown and self._extra is not None:
+            try:
+                more = self._extra.validate_python(unknown)
+            except ValidationError as exc:
+                problems += _described_errors(exc)
         try:
             values = self.model.model_validate(arguments)
         except ValidationError as exc:
             decoded = self._decode_strings(arguments, exc)
-            if decoded is None:
-                raise InvalidArguments(self._explain(exc)) from exc
             try:
+                if decoded is None:
+                    raise
                 values = self.model.model_validate(decoded)
             except ValidationError:
-                raise InvalidArguments(self._explain(exc)) from exc
-        return self._arranged(values)
+                raise InvalidArguments(self._refusal(_described_errors(exc) + problems)) from exc
+        if problems:
+            raise InvalidArguments(self._refusal(problems))
+        return self._arranged(values, more)
 
-    def _arranged(self, values: BaseModel) -> Arguments:
+    def _arranged(self, values: BaseModel, more: dict[str, Any]) -> Arguments:
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
         given = values.model_fields_set
@@ -237,12 +252,15 @@ class Signature:
                 positional.append(value)
             else:
                 keywords[field.name] = value
-        if self._extra_into_keywords and values.model_extra:
-            keywords.update(values.model_extra)
+        keywords.update(more)
         return Arguments(positional, keywords)
 
     def _decode_strings(self, arguments: dict[str, Any], exc: ValidationError) -> dict[str, Any] | None:
-        failed = {error["loc"][0] for error in exc.errors(include_url=False, include_input=False, include_context=False) if error["loc"]}
+        failed = {
+            error["loc"][0]
+            for error in exc.errors(include_url=False, include_input=False, include_context=False)
+            if error["loc"]
+        }
         decoded = dict(arguments)
         changed = False
         for wire in failed:
@@ -259,169 +277,10 @@ class Signature:
     def _takes_string(self, wire: str) -> bool:
         return _accepts_string(self.schema["properties"].get(wire, {}), self.schema.get("$defs", {}))
 
-    def _explain(self, exc: ValidationError) -> str:
-        errors = exc.errors(include_url=False, include_context=False)
-        lines = []
-        for error in errors[:8]:
-            where = ".".join(str(step) for step in error["loc"]) or "arguments"
-            kind = error["type"]
-            if kind == "missing":
-                lines.append(f"- {where}: missing, and required")
-            elif kind == "extra_forbidden":
-                known = ", ".join(self._by_wire) or "none"
-                lines.append(f"- {where}: no such parameter; the parameters are: {known}")
-            else:
-                lines.append(f"- {where}: {error['msg']}, got {_short(error['input'])}")
-        if len(errors) > 8:
-            lines.append(f"- and {len(errors) - 8} more")
-        return f"Invalid arguments for {self.name}:\n" + "\n".join(lines) + "\nCorrect the arguments and call it again."
-
-
-# -- reading callables -----------------------------------------------------------------------------
-
-
-def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that holds the annotations: behind partials, bound methods, decorators and ``__call__``."""
-    while True:
-        if isinstance(fn, functools.partial | functools.partialmethod):
-            fn = fn.func
-        elif inspect.ismethod(fn):
-            fn = fn.__func__
-        elif isinstance(fn, staticmethod | classmethod):
-            fn = fn.__func__
-        elif hasattr(fn, "__wrapped__"):
-            fn = fn.__wrapped__
-        elif inspect.isfunction(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):
-            return fn
-        elif inspect.ismethod(getattr(fn, "__call__", None)):  # noqa: B004 - the bound __call__ is wanted, not a test
-            fn = fn.__call__.__func__  # type: ignore[operator]
-        else:
-            return fn
-
-
-def callable_name(fn: Callable[..., Any]) -> str:
-    """The name a callable goes by; the class's name for a callable object."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
-
-
-def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine (also behind partials, decorated and callable objects)."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
-def is_unbound_method(fn: Callable[..., Any]) -> bool:
-    """Whether this is a plain function from a class body that still waits for its instance."""
-    if not inspect.isfunction(fn):
-        return False
-    scope = fn.__qualname__.split(".")
-    if len(scope) < 2 or scope[-2] == "<locals>":
-        return False
-    first = next(iter(inspect.signature(fn).parameters.values()), None)
-    return first is not None and first.name in ("self", "cls") and first.annotation is inspect.Parameter.empty
-
-
-def _docstring(fn: Callable[..., Any]) -> str | None:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if inspect.isroutine(fn) or inspect.isclass(fn):
-        return fn.__doc__
-    return getattr(type(fn).__call__, "__doc__", None) or type(fn).__doc__
-
-
-def _parameters(fn: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (ValueError, TypeError) as exc:
-        raise ToolDefinitionError(f"{callable_name(fn)!r} has no signature to read ({exc}); wrap it in a function with annotations") from exc
-    bound: set[str] = set()
-    while isinstance(fn, functools.partial):
-        # What was bound by keyword is settled; its value may be a secret and must not show up as a default.
-        bound |= set(fn.keywords)
-        fn = fn.func
-    return [parameter for parameter in parameters if parameter.name not in bound]
-
-
-def is_context(annotation: Any) -> bool:
-    """Whether an annotation asks for the `ToolContext`."""
-    origin = get_origin(annotation)
-    if origin is Annotated or origin in (typing.Union, types.UnionType):
-        return any(is_context(arg) for arg in get_args(annotation)[: 1 if origin is Annotated else None])
-    candidate = origin or annotation
-    return isinstance(candidate, type) and issubclass(candidate, ToolContext)
-
-
-class Names:
-    """Resolves annotations: module globals, closure, the enclosing functions' locals, the class of a method."""
-
-    def __init__(self, fn: Callable[..., Any], extra: Mapping[str, Any] | None = None) -> None:
-        self._scope = getattr(fn, "__qualname__", "").rpartition(".")[0]
-        self._module = getattr(fn, "__module__", None)
-        self._globals = getattr(fn, "__globals__", None) or vars(sys.modules.get(self._module or "", types.ModuleType("")))
-        names: dict[str, Any] = {}
-        self._add_enclosing_frames(names)
-        closure = getattr(fn, "__closure__", None)
-        if closure:
-            for name, cell in zip(fn.__code__.co_freevars, closure, strict=False):
-                try:
-                    names[name] = cell.cell_contents
-                except ValueError:  # the cell is not filled yet: the name belongs to a later assignment
-                    continue
-        for type_parameter in getattr(fn, "__type_params__", ()):
-            names[type_parameter.__name__] = type_parameter
-        names.update(extra or {})
-        self._locals = names
-
-    def _add_enclosing_frames(self, names: dict[str, Any]) -> None:
-        enclosing = [scope for scope in self._scope.split(".<locals>") if scope]
-        wanted = {".<locals>".join(enclosing[: n + 1]) for n in range(len(enclosing))}
-        frame = sys._getframe(1) if self._scope else None
-        while frame is not None:
-            if frame.f_globals is self._globals and frame.f_code.co_qualname in wanted:
-                for name, value in frame.f_locals.items():
-                    names.setdefault(name, value)
-            frame = frame.f_back
-
-    def resolve(self, annotation: Any, parameter: str, tool: str) -> Any:
-        """The annotation with every string in it evaluated."""
-        if annotation is inspect.Parameter.empty or isinstance(annotation, type) and not hasattr(annotation, "__args__"):
-            return annotation
-        holder = types.SimpleNamespace(__annotations__={parameter: annotation})
-        names = self._locals
-        while True:
-            try:
-                return typing_extensions.get_type_hints(holder, self._globals, names, include_extras=True)[parameter]
-            except NameError as exc:
-                missing = exc.name or str(exc).split("'")[1]
-                found = self._live_class(missing) if missing not in names else None
-                if found is None:
-                    raise ToolDefinitionError(
-                        f"tool {tool!r}: the annotation of parameter {parameter!r} names {missing!r}, which cannot be found from the "
-                        f"function; define it at module level, or make the tool where the name is visible"
-                    ) from exc
-                names = self._locals = {**names, missing: found}
-            except (TypeError, SyntaxError) as exc:
-                raise ToolDefinitionError(f"tool {tool!r}: the annotation of parameter {parameter!r} is not a type: {exc}") from exc
-
-    def _live_class(self, name: str) -> type | None:
-        """The newest living class of that name made in the same function: its frame is gone, the class may not be."""
-        if not self._scope:
-            return None
-        found: type | None = None
-        seen: set[type] = set()
-        queue: list[type] = [object]
-        while queue:
-            for cls in type.__subclasses__(queue.pop()):
-                if cls in seen:
-                    continue
-                seen.add(cls)
-                queue.append(cls)
-                if cls.__name__ == name and cls.__module__ == self._module and cls.__qualname__ == f"{self._scope}.{name}":
-                    found = cls
-        return found
+    def _refusal(self, problems: list[str]) -> str:
+        return (
+            f"Invalid arguments for {self.name}:\n" + "\n".join(problems) + "\nCorrect the arguments and call it again."
+        )
 
 
 def _field_info(annotation: Any, default: Any) -> FieldInfo:
@@ -442,12 +301,23 @@ def _described(annotation: Any) -> str | None:
     return None
 
 
+_REQUIRED: dict[Any, bool] = {
+    typing.Required: True, typing_extensions.Required: True, typing.NotRequired: False, typing_extensions.NotRequired: False,
+}  # fmt: skip
+
+
 def _unpacked_typed_dict(annotation: Any) -> list[tuple[str, Any, bool]] | None:
     if get_origin(annotation) not in (typing.Unpack, typing_extensions.Unpack):
         return None
     typed_dict = get_args(annotation)[0]
-    hints = typing_extensions.get_type_hints(typed_dict, include_extras=False)
-    return [(key, hint, key in typed_dict.__required_keys__) for key, hint in hints.items()]
+    out = []
+    for key, hint in typing_extensions.get_type_hints(typed_dict, include_extras=True).items():
+        # Postponed annotations hide Required and NotRequired from the class itself; the hint tells.
+        required = _REQUIRED.get(get_origin(hint), typed_dict.__total__)
+        while get_origin(hint) in _REQUIRED:
+            hint = get_args(hint)[0]
+        out.append((key, hint, required))
+    return out
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -460,11 +330,27 @@ def _accepts_string(schema: dict[str, Any], definitions: dict[str, Any]) -> bool
     if "$ref" in schema:
         return _accepts_string(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
     types_ = schema.get("type")
-    if types_ == "string" or isinstance(types_, list) and "string" in types_:
+    if types_ == "string" or (isinstance(types_, list) and "string" in types_):
         return True
     if any(isinstance(value, str) for value in [*schema.get("enum", ()), schema.get("const")]):
         return True
-    return any(_accepts_string(option, definitions) for key in ("anyOf", "oneOf", "allOf") for option in schema.get(key, ()))
+    return any(
+        _accepts_string(option, definitions) for key in ("anyOf", "oneOf", "allOf") for option in schema.get(key, ())
+    )
+
+
+def _described_errors(exc: ValidationError) -> list[str]:
+    errors = exc.errors(include_url=False, include_context=False)
+    lines = []
+    for error in errors[:8]:
+        where = ".".join(str(step) for step in error["loc"]) or "arguments"
+        if error["type"] == "missing":
+            lines.append(f"- {where}: missing, and required")
+        else:
+            lines.append(f"- {where}: {error['msg']}, got {_short(error['input'])}")
+    if len(errors) > 8:
+        lines.append(f"- and {len(errors) - 8} more")
+    return lines
 
 
 def _short(value: Any) -> str:

@@ -13,18 +13,12 @@ from typing import Any, TypeAlias, overload
 
 from rein_nb.ir import ToolCall, ToolResult, ToolSpec, sanitize_tool_name
 from rein_nb.tools import outcomes
+from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
-from rein_nb.tools.execute import EndsRun, Ended, call_async, call_in_thread, run_guarded
+from rein_nb.tools.execute import Ended, EndsRun, call_async, call_in_thread, run_guarded
+from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
-from rein_nb.tools.signature import (
-    InvalidArguments,
-    Signature,
-    ToolDefinitionError,
-    callable_name,
-    is_async,
-    is_unbound_method,
-    unwrap,
-)
+from rein_nb.tools.signature import InvalidArguments, Signature
 
 NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool]
 """Whether a call needs a decision first: always, never, or depending on its arguments."""
@@ -164,7 +158,16 @@ class Tool:
 
     def with_options(self, **changes: Any) -> Tool:
         """A copy with other options: any keyword of the constructor."""
-        known = ("name", "description", "timeout_s", "requires_approval", "parallel_safe", "strict", "in_thread", "max_result_chars")
+        known = (
+            "name",
+            "description",
+            "timeout_s",
+            "requires_approval",
+            "parallel_safe",
+            "strict",
+            "in_thread",
+            "max_result_chars",
+        )
         wrong = sorted(set(changes) - set(known))
         if wrong:
             raise TypeError(f"Tool has no option {', '.join(wrong)}; the options are: {', '.join(known)}")
@@ -220,14 +223,18 @@ class Tool:
         if ended.how == "raised":
             error = ended.error or RuntimeError("the tool failed without an exception")
             if isinstance(error, EndsRun):
-                return Outcome(outcomes.interrupted_while_running(call, describe_error(error.cause)), ends_run=error.cause)
+                return Outcome(
+                    outcomes.interrupted_while_running(call, describe_error(error.cause)), ends_run=error.cause
+                )
             return Outcome(outcomes.failed(call, error, self.max_result_chars))
         result: ToolResult | None = None
         if ended.has_value:
             try:
                 result = to_result(call, ended.value, self.max_result_chars)
             except Exception as exc:
-                failure = RuntimeError(f"the tool returned a {type(ended.value).__name__} that cannot be shown: {describe_error(exc)}")
+                failure = RuntimeError(
+                    f"the tool returned a {type(ended.value).__name__} that cannot be shown: {describe_error(exc)}"
+                )
                 failure.__cause__ = exc
                 return Outcome(outcomes.failed(call, failure, self.max_result_chars), ended.value)
         if ended.how == "returned":
@@ -239,7 +246,9 @@ class Tool:
         if result is not None:
             # It noticed the interruption and said itself what it did, which is truer than our guess.
             details = {"started": True, "reason": ctx.token.reason, "returned": result.details}
-            return Outcome(result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), ended.value)
+            return Outcome(
+                result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), ended.value
+            )
         return Outcome(outcomes.interrupted_while_running(call, ctx.token.reason))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rein_nb.ir import ToolSpec
-from rein_nb.tools.signature import ToolDefinitionError
+from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.tool import Tool, as_tool
 
 
