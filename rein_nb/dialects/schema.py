@@ -186,13 +186,17 @@ class _Inliner:
 # -- shared pieces ----------------------------------------------------------------------------------
 
 
+def resolved_root(schema: Schema) -> Schema:
+    """A copy whose root is no ``$ref``."""
+    out = dict(schema)
+    while isinstance(ref := out.pop("$ref", None), str):
+        out = {**resolve(schema, ref), **out}
+    return out
+
+
 def object_root(schema: Schema) -> Schema:
     """The schema with an object at its root, as tools need it: a root ``$ref`` put in place, ``properties`` present."""
-    out = dict(schema)
-    ref = out.get("$ref")
-    if isinstance(ref, str):
-        del out["$ref"]
-        out = {**resolve(schema, ref), **out}
+    out = resolved_root(schema)
     out.setdefault("type", "object")
     if out["type"] == "object":
         out.setdefault("properties", {})

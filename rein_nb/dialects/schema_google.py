@@ -16,7 +16,7 @@ from rein_nb.dialects.schema import (
     in_words,
     inline_refs,
     merge_all_of,
-    object_root,
+    resolved_root,
     type_of,
     with_words,
 )
@@ -49,7 +49,7 @@ def google_schema(schema: Schema) -> tuple[Schema, Notes]:
     """(schema, what is lost that the JSON Schema fields could say)."""
     visitor = _Lower()
     try:
-        root = inline_refs(object_root(schema), cut=_DEPTH)
+        root = inline_refs(resolved_root(schema), cut=_DEPTH)
     except InvalidRequest as exc:
         if "nodes" not in str(exc):
             raise
@@ -216,11 +216,11 @@ _JSON_KEYS = frozenset({
 def google_json_schema(schema: Schema) -> Schema:
     """References are kept only where they are recursive; ``const`` becomes an enum; other keywords become words."""
     try:
-        root = inline_refs(object_root(schema))
+        root = inline_refs(resolved_root(schema))
     except InvalidRequest as exc:
         if "nodes" not in str(exc):
             raise
-        root = object_root(schema)
+        root = resolved_root(schema)
     lowered: Schema = _json_node(root, root)
     return lowered
 

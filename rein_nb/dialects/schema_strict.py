@@ -97,6 +97,8 @@ class _Strict:
             out = self._object(out, at_root)
         if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
             out["items"] = self.node(out.get("items", True))
+        if "properties" in out and out.get("additionalProperties") is not False:
+            raise NotExpressible("properties of something that is not an object")
         if "anyOf" in out:
             out["anyOf"] = [self.node(branch) for branch in out["anyOf"]]
         for key in ("$defs", "definitions"):
@@ -177,4 +179,3 @@ def _resolved(root: Schema, schema: Any) -> Schema:
     while isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
         schema = resolve(root, schema["$ref"])
     return schema if isinstance(schema, dict) else {}
-
