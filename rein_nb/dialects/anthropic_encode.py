@@ -21,6 +21,9 @@ from rein_nb.ir import InvalidRequest, Request, ToolChoice, ToolSpec, Unsupporte
 DEFAULT_MAX_TOKENS = 4096
 """``max_tokens`` is required by the wire. Used where neither the caller nor what is known of the model says a limit."""
 
+DEFAULT_THINKING_TOKENS = 16384
+"""The same with adaptive thinking, which counts towards ``max_tokens`` and would leave no room for an answer in less."""
+
 _NOT_HERE = ("seed", "frequency_penalty", "presence_penalty", "logprobs")
 _ALWAYS_LISTS = ("tools", "betas")
 
@@ -113,7 +116,8 @@ def _thinking(body: dict[str, Any], request: Request, target: Target) -> None:
     thinking = body.get("thinking")
     kind = thinking.get("type") if isinstance(thinking, dict) else None
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    limit = target.capabilities.max_output_tokens or DEFAULT_MAX_TOKENS
+    fallback = DEFAULT_THINKING_TOKENS if kind == "adaptive" else DEFAULT_MAX_TOKENS
+    limit = target.capabilities.max_output_tokens or fallback
     if isinstance(budget, int):
         # The budget counts towards max_tokens, which must be larger.
         if "max_tokens" not in body and budget >= limit:

@@ -308,6 +308,12 @@ class _Pass:
                 parts.append(TextPart(text=clean_text(part.text)))
             elif isinstance(part, TextPart):
                 parts.append(_cleaned(part))
+            elif isinstance(part, ServerToolPart):
+                # What a caller wrote for one provider only (an approval, a file for its container) says so in `extra`.
+                if self.target.dialect in part.extra or self.target.provider in part.extra:
+                    parts.append(part)
+                else:
+                    self._warn(f"a {part.name or 'server tool'!r} block of a user message was left out: it is not for {self.target.provider}")
         self._keep(message, [part for part in parts if not self._empty(part)], "user")
 
     def _orphan(self, result: ToolResult) -> list[Any]:

@@ -565,6 +565,7 @@ def test_effort_turns_adaptive_thinking_on_where_the_model_has_it() -> None:
 
 def test_max_tokens_is_always_there() -> None:
     assert encode(HI)["max_tokens"] == 4096
+    assert encode(HI, options=Options(reasoning_effort="high"))["max_tokens"] == 16384
     known = Target(provider="anthropic", dialect="anthropic", model="claude-x", capabilities=Capabilities(max_output_tokens=64000))
     assert encode(HI, known)["max_tokens"] == 64000
     assert encode(HI, known, options=Options(max_output_tokens=10))["max_tokens"] == 10
@@ -665,6 +666,16 @@ def test_media(part: MediaPart, wire: dict[str, Any]) -> None:
     result = ToolResult(tool_call_id="t", content=[TextPart(text="see"), part])
     history = [*HI, assistant(ToolCall(id="t", name="look")), Message(role="tool", parts=[result])]
     assert encode(history)["messages"][2]["content"][0]["content"] == [{"type": "text", "text": "see"}, wire]
+
+
+def test_a_block_that_a_caller_wrote_for_this_provider_is_sent_to_it_alone() -> None:
+    upload = {"type": "container_upload", "file_id": "file_1"}
+    history = [user("sum it up", ServerToolPart(name="container_upload", payload=upload, extra={"anthropic": {}}))]
+    assert encode(history)["messages"][0]["content"] == [{"type": "text", "text": "sum it up"}, upload]
+    foreign = [user("sum it up", ServerToolPart(name="container_upload", payload=upload, extra={"openai": {}}))]
+    call = CODEC.encode(Request.make(foreign), TARGET, stream=False)
+    assert len(call.body["messages"][0]["content"]) == 1
+    assert call.warnings
 
 
 def test_bytes_of_unknown_type_are_refused_with_advice() -> None:

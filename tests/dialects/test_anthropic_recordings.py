@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -261,7 +262,7 @@ def _pairs() -> list[Any]:
     return [
         pytest.param(first, second, id=f"{first.name}-{first.n}")
         for chain in by_file.values()
-        for first, second in zip(chain, chain[1:], strict=False)
+        for first, second in itertools.pairwise(chain)
         if first.status == 200 == second.status and isinstance(second.request, dict)
     ]
 

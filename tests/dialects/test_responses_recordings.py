@@ -6,6 +6,7 @@ What an answer holds is read here from its raw items, which the decoder never se
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from typing import Any
 
@@ -260,7 +261,7 @@ def _pairs() -> list[Any]:
     return [
         pytest.param(first, second, id=f"{first.name}-{first.n}")
         for chain in by_file.values()
-        for first, second in zip(chain, chain[1:], strict=False)
+        for first, second in itertools.pairwise(chain)
         if first.status == 200 == second.status and isinstance((second.request or {}).get("input"), list)
     ]
 
