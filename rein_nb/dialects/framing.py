@@ -53,15 +53,13 @@ class SSEParser:
     [('ping', '{}')]
     """
 
-    __slots__ = ("_after_cr", "_clear", "_data", "_event", "_head", "_partial")
+    __slots__ = ("_after_cr", "_clear", "_head", "_pending")
 
     def __init__(self) -> None:
-        self._clear = False  # nothing of all that follows is pending: the usual state after a read
+        self._clear = False  # nothing of all that follows is pending
         self._head: bytes | None = b""  # until the byte order mark was seen or ruled out
         self._after_cr = False
-        self._partial: list[bytes] = []  # pieces of a line that has not ended
-        self._event: str | None = None
-        self._data: list[str] = []
+        self._pending: list[bytes] = []  # pieces of an event whose blank line has not come; line ends are LF in them
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The events that `chunk` completes, in order."""
@@ -69,75 +67,47 @@ class SSEParser:
             text = chunk[:-2].decode("utf-8", "replace")
             if "\n" not in text and text[:6] == "data: ":
                 return [(None, text[6:])]
-            return self._blocks(text.split("\n\n"))
-        return self._pending(chunk)
+            return _events(text)
+        return self._feed(chunk)
 
-    def _pending(self, chunk: bytes) -> list[Frame]:
-        """A feed that starts or ends inside something."""
+    def _feed(self, chunk: bytes) -> list[Frame]:
+        """A feed that starts or ends inside of something."""
         if self._head is not None:
             chunk = self._without_bom(chunk)
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[0] == 10:  # the LF of a CRLF that was cut in two
                 chunk = chunk[1:]
+        if not chunk:
+            return []
         if b"\r" in chunk:
             self._after_cr = chunk[-1] == 13
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        end = chunk.rfind(b"\n") + 1
-        if end == 0:
-            if chunk:
-                self._partial.append(chunk)
-                self._clear = False
-            return []
-        rest = chunk[end:]
+        pending = self._pending
+        if pending:
+            # Pieces are joined once an event is complete, not before: an event in many pieces costs no more than in one.
+            if b"\n\n" not in chunk and not (chunk[0] == 10 and pending[-1][-1] == 10):
+                pending.append(chunk)
+                return []
+            pending.append(chunk)
+            chunk = b"".join(pending)
+            pending.clear()
+        end = chunk.rfind(b"\n\n")
+        rest = chunk[end + 2 :] if end >= 0 else chunk
         if rest:
-            chunk = chunk[:end]
-        if self._partial:
-            chunk = b"".join((*self._partial, chunk))
-            self._partial.clear()
-        if rest:
-            self._partial.append(rest)
-        # A whole line ends at a character's end, so no character is cut here.
-        text = chunk.decode("utf-8", "replace")
-        if self._data or self._event is not None:
-            out: list[Frame] = []
-            self._lines(text, out)
-        else:
-            blocks = text.split("\n\n")
-            last = blocks.pop()
-            out = self._blocks(blocks)
-            if last:
-                self._lines(last, out)
-        self._clear = (
-            not self._partial and not self._after_cr and not self._data and self._event is None and self._head is None
-        )
-        return out
-
-    def _blocks(self, blocks: list[str]) -> list[Frame]:
-        """Whole events without their blank lines, of which nearly all have one of two shapes."""
-        out: list[Frame] = []
-        for block in blocks:
-            if block[:7] == "event: ":
-                name, _, data = block.partition("\n")
-                if data[:6] == "data: " and "\n" not in data:
-                    out.append((name[7:] or None, data[6:]))
-                    continue
-            elif block[:6] == "data: " and "\n" not in block:
-                out.append((None, block[6:]))
-                continue
-            self._lines(block + "\n\n", out)
-        return out
+            pending.append(rest)
+        self._clear = not rest and not self._after_cr and self._head is None
+        # A blank line is a character's end, so no character is cut here.
+        return _events(chunk[:end].decode("utf-8", "replace")) if end >= 0 else []
 
     def close(self) -> list[Frame]:
         """The event that the end of the bytes left open, if there is one."""
         if self._head:
-            self._partial.append(self._head)
-            self._head = None
-        out: list[Frame] = []
-        tail = b"".join(self._partial).decode("utf-8", "replace")
-        self._partial.clear()
-        self._lines(tail + "\n\n", out)
-        return out
+            self._pending.append(self._head)
+        self._head = None
+        tail = b"".join(self._pending)
+        self._pending.clear()
+        return _events(tail.decode("utf-8", "replace"))
 
     def _without_bom(self, chunk: bytes) -> bytes:
         head = (self._head or b"") + chunk
@@ -147,25 +117,41 @@ class SSEParser:
         self._head = None
         return head.removeprefix(_BOM)
 
-    def _lines(self, text: str, out: list[Frame]) -> None:
-        """The standard's own procedure, for whole lines."""
-        lines = text.split("\n")
-        lines.pop()  # what follows the last line end: nothing
-        for line in lines:
-            if not line:
-                if self._data:
-                    out.append((self._event or None, "\n".join(self._data)))
-                    self._data = []
-                self._event = None
+
+def _events(text: str) -> list[Frame]:
+    """Whole events, parted by blank lines. Nearly all have one of two shapes."""
+    out: list[Frame] = []
+    for block in text.split("\n\n"):
+        if block[:7] == "event: ":
+            name, _, data = block.partition("\n")
+            if data[:6] == "data: " and "\n" not in data:
+                out.append((name[7:] or None, data[6:]))
                 continue
-            field, _, value = line.partition(":")
-            if value[:1] == " ":
-                value = value[1:]
-            if field == "data":
-                self._data.append(value)
-            elif field == "event":
-                self._event = value
-            # "id" and "retry" serve reconnecting, which an answer to a POST cannot do; others are to be ignored.
+        elif block[:6] == "data: " and "\n" not in block:
+            out.append((None, block[6:]))
+            continue
+        _by_lines(block, out)
+    return out
+
+
+def _by_lines(block: str, out: list[Frame]) -> None:
+    """The standard's own procedure, for the lines of one event (and blank lines around it)."""
+    event = ""
+    data: list[str] = []
+    for line in (*block.split("\n"), ""):
+        if not line:
+            if data:
+                out.append((event or None, "\n".join(data)))
+            event, data = "", []
+            continue
+        field, _, value = line.partition(":")
+        if value[:1] == " ":
+            value = value[1:]
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            event = value
+        # "id" and "retry" serve reconnecting, which an answer to a POST cannot do; others are to be ignored.
 
 
 class NDJSONParser:
@@ -223,7 +209,7 @@ class JSONArrayParser:
     [(None, '{"b": [1, 2]}')]
     """
 
-    __slots__ = ("_array", "_depth", "_escaped", "_in_string", "_pieces", "_start")
+    __slots__ = ("_array", "_depth", "_escaped", "_in_string", "_pieces", "_scalar", "_start")
 
     _STRUCTURE = re.compile(rb'["{}\[\]]')
     _IN_STRING = re.compile(rb'["\\]')
@@ -236,6 +222,7 @@ class JSONArrayParser:
         self._depth = 0  # inside the current element
         self._in_string = False
         self._escaped = False
+        self._scalar = False
         self._pieces: list[bytes] = []  # of the current element
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -280,7 +267,9 @@ class JSONArrayParser:
     def _inside(self, chunk: bytes, at: int, out: list[Frame]) -> int:
         """Take bytes of the current element from `at`; returns where it, or the chunk, ends."""
         begin, size = at, len(chunk)
-        if not self._depth and not self._in_string and chunk[at] not in b'{["':
+        if not self._pieces and chunk[at] not in b'{["':
+            self._scalar = True
+        if self._scalar:
             found = self._SCALAR_END.search(chunk, at)
             end = found.start() if found else size
             self._pieces.append(chunk[begin:end])
@@ -319,6 +308,7 @@ class JSONArrayParser:
     def _emit(self, out: list[Frame]) -> None:
         text = b"".join(self._pieces).decode("utf-8", "replace")
         self._pieces = []
+        self._scalar = False
         if text:
             out.append((None, text))
 
