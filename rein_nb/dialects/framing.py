@@ -272,10 +272,11 @@ class JSONArrayParser:
         if self._scalar:
             found = self._SCALAR_END.search(chunk, at)
             end = found.start() if found else size
+            stray = end == begin and not self._pieces  # a closing bracket that nothing opened
             self._pieces.append(chunk[begin:end])
             if found:
                 self._emit(out)
-            return max(end, begin + 1) if found and end == begin else end
+            return end + 1 if stray else end
         while at < size:
             if self._escaped:
                 self._escaped = False
