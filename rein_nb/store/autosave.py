@@ -1,0 +1,180 @@
+"""Saving a run while it goes on: a listener to an agent's events."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from rein_nb.agent.events import (
+    AgentEnd,
+    AgentStart,
+    Event,
+    MessageEnd,
+    MessageStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
+from rein_nb.agent.result import AgentResult, Turn
+from rein_nb.ir import Completion, Message
+from rein_nb.store.database import StoreError
+from rein_nb.store.records import EVENT, HEAD, MESSAGE, RUN, TOOL_RESULT, TOOL_START, TURN, Record, plain
+from rein_nb.store.session import Session
+
+
+class Autosave:
+    """Writes each message, tool result, turn and run of an agent into a session, the moment it is whole.
+
+    A tool's start and its result are stored at once, not when all tools of the turn are done: should the process die between them, the
+    session still knows which calls ended, which had begun, and which had not.
+
+    When the store cannot be written (a full disk, a lock that is held too long), the run goes on: what could not be stored waits and is
+    written with the next record, and one warning tells.
+    """
+
+    def __init__(self, session: Session, *, keep_events: bool = False) -> None:
+        self.session = session
+        self.keep_events = keep_events
+        self.pending: list[Record] = []
+        self._told = False
+        self._runs: dict[str, _Progress] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event."""
+        run = self._runs.setdefault(event.run_id, _Progress(event.run_id, self.session.head))
+        records = run.records(event)
+        if self.keep_events and not isinstance(event, AgentEnd):
+            records.append(Record(EVENT, event.to_dict(), time=event.time or 0.0))
+        if isinstance(event, AgentEnd):
+            del self._runs[event.run_id]
+        if records or self.pending:
+            self._write(records)
+
+    def _write(self, records: list[Record]) -> None:
+        self.pending += records
+        try:
+            self.session.write(self.pending)
+        except StoreError as exc:
+            if not self._told:
+                self._told = True
+                warnings.warn(f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=2)
+        else:
+            self.pending = []
+            self._told = False
+
+
+class _Progress:
+    """What was stored of one run so far."""
+
+    def __init__(self, run_id: str, root: str | None) -> None:
+        self.run_id = run_id
+        self.root = root
+        self.stored: list[tuple[Message, str]] = []
+        self.announced: list[Message] = []
+        self.turns: set[int] = set()
+        self.turn_started_at: float | None = None
+        self.tool_started_at: dict[str, float] = {}
+
+    def records(self, event: Event) -> list[Record]:
+        """What an event adds to the session."""
+        if isinstance(event, AgentStart):
+            facts = {"model": event.model, "provider": event.provider, "system": event.system, "started_at": event.time}
+            self.announced = list(event.messages)
+            return [self._record(event, RUN, {"state": "started", **facts}), *(self._message(event, m) for m in event.messages)]
+        if isinstance(event, TurnStart):
+            self.turn_started_at = event.time
+        elif isinstance(event, MessageEnd):
+            return self._whole_message(event)
+        elif isinstance(event, ToolExecutionStart):
+            self.tool_started_at[event.call.id] = event.time
+            return [self._record(event, TOOL_START, {"call": plain(event.call), "turn": event.turn})]
+        elif isinstance(event, ToolExecutionEnd):
+            return [self._tool_result(event)]
+        elif isinstance(event, TurnEnd):
+            started = self.turn_started_at
+            timing = {"started_at": started, "duration_s": None if started is None else event.time - started}
+            return [self._turn(event, event.turn, event.completion, timing)]
+        elif isinstance(event, AgentEnd):
+            return self._end(event)
+        elif isinstance(event, MessageStart):
+            pass  # the message may still grow; its end is what is stored
+        return []
+
+    def _record(self, event: Event, kind: str, data: dict[str, Any]) -> Record:
+        record = Record(kind, {"run_id": self.run_id, **data})
+        if event.time:
+            record.time = event.time
+        return record
+
+    def _message(self, event: Event, message: Message) -> Record:
+        # `watched` says that every start of a tool would have been recorded: a call without such a record never began.
+        record = self._record(event, MESSAGE, {"message": plain(message), **({"watched": True} if message.tool_calls else {})})
+        self.stored.append((message, record.id))
+        return record
+
+    def _whole_message(self, event: MessageEnd) -> list[Record]:
+        for n, message in enumerate(self.announced):
+            if message is event.message:
+                del self.announced[n]
+                return []
+        # A call that failed before it said anything leaves a message without parts, which is in no transcript.
+        return [self._message(event, event.message)] if event.message.parts else []
+
+    def _tool_result(self, event: ToolExecutionEnd) -> Record:
+        data = {
+            "turn": event.turn,
+            "call": plain(event.call),
+            "result": plain(event.result),
+            "started_at": self.tool_started_at.get(event.call.id),
+            "duration_s": event.duration_s,
+        }
+        return self._record(event, TOOL_RESULT, data)
+
+    def _turn(self, event: Event, number: int, completion: Completion, timing: dict[str, Any]) -> Record:
+        self.turns.add(number)
+        data = plain(completion)
+        last = next((message for message, _ in reversed(self.stored) if message.role == "assistant"), None)
+        if last is not None and (last is completion.message or last == completion.message):
+            del data["message"]
+        return self._record(event, TURN, {"number": number, "completion": data, **timing})
+
+    def _end(self, event: AgentEnd) -> list[Record]:
+        result = event.result
+        records = self._reconcile(event, result.new_messages)
+        for turn in result.turns:
+            if turn.number not in self.turns:
+                records.append(self._turn(event, turn.number, turn.completion, _timing(turn)))
+        records.append(self._record(event, RUN, {"state": "ended", **_facts(result)}))
+        return records
+
+    def _reconcile(self, event: Event, final: list[Message]) -> list[Record]:
+        """The run's final messages, where healing made them differ from what was stored: a branch from the last one in common."""
+        same = 0
+        while same < min(len(final), len(self.stored)) and _equal(final[same], self.stored[same][0]):
+            same += 1
+        if same == len(final) == len(self.stored):
+            return []
+        records = []
+        if same < len(self.stored):
+            records.append(self._record(event, HEAD, {"to": self.stored[same - 1][1] if same else self.root}))
+        self.stored = self.stored[:same]
+        return records + [self._message(event, message) for message in final[same:]]
+
+
+def _equal(a: Message, b: Message) -> bool:
+    return a is b or a == b
+
+
+def _timing(turn: Turn) -> dict[str, Any]:
+    return {
+        "number": turn.number,
+        "started_at": turn.started_at,
+        "duration_s": turn.duration_s,
+        "tools": [{"call_id": t.call.id, "started_at": t.started_at, "duration_s": t.duration_s} for t in turn.tools],
+    }
+
+
+def _facts(result: AgentResult) -> dict[str, Any]:
+    data = result.model_dump(mode="json", fallback=str, exclude={"messages", "turns", "new_messages_from", "run_id"})
+    return data | {"turns": [_timing(turn) for turn in result.turns]}

@@ -1,0 +1,139 @@
+"""JSON Lines that survive a crash: a record is one write of one line, and a broken tail is set aside, never glued to what follows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from rein_nb.ir.base import loads
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTail:
+    """Half a record at the end of a file, left by a process that died while writing it.
+
+    Attributes
+    ----------
+    data
+        The bytes.
+    aside
+        The file they were moved to; None while the file is only read.
+    """
+
+    data: bytes
+    aside: Path | None = None
+
+
+class JsonLines:
+    """A file of JSON records, one a line, that is appended to.
+
+    Opening to read changes nothing. The first append repairs the file: a half record at the end moves to a file beside it, and a whole last
+    record without a newline gets one.
+
+    Attributes
+    ----------
+    path
+        The file; it need not exist.
+    tail
+        The half record that was found at the end, if there was one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.tail: BrokenTail | None = None
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def read(self) -> list[Any]:
+        """Every whole record.
+
+        Raises
+        ------
+        ValueError
+            When a line that is not the last is no JSON; the text names the line.
+        """
+        data = self.path.read_bytes() if self.path.exists() else b""
+        records, end = _parse(self.path, data)
+        if end < len(data):
+            self.tail = BrokenTail(data[end:], self.tail.aside if self.tail else None)
+        return records
+
+    def append(self, record: Any) -> None:
+        """Add one record: one write, flushed to the system before this returns."""
+        self.extend([record])
+
+    def extend(self, records: Iterable[Any]) -> None:
+        """Add records, each on a line of its own."""
+        if self._file is None:
+            self._file = self._open()
+        lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
+        self._file.write(lines.encode("utf-8"))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; the next append opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> IO[bytes]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = self.path.open("ab+")
+        try:
+            file.seek(0)
+            data = file.read()
+            _, end = _parse(self.path, data)
+            if end < len(data):
+                aside = _set_aside(self.path, data[end:])
+                file.truncate(end)
+                self.tail = BrokenTail(data[end:], aside)
+            elif data and not data.endswith(b"\n"):
+                file.write(b"\n")
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def _parse(path: Path, data: bytes) -> tuple[list[Any], int]:
+    """(whole records, where the half record at the end begins)."""
+    records: list[Any] = []
+    at = 0
+    number = 0
+    while at < len(data):
+        number += 1
+        newline = data.find(b"\n", at)
+        stop = len(data) if newline < 0 else newline
+        line = data[at:stop].strip()
+        if line:
+            try:
+                records.append(loads(line.decode("utf-8")))
+            except ValueError as exc:
+                if newline < 0 or not data[newline:].strip():
+                    return records, at
+                raise ValueError(f"{path}, line {number}: not a JSON record: {exc}") from exc
+        at = stop + 1
+    return records, len(data)
+
+
+def _set_aside(path: Path, tail: bytes) -> Path:
+    n = 0
+    while True:
+        n += 1
+        aside = path.with_name(f"{path.name}.broken-{n}")
+        try:
+            with aside.open("xb") as file:
+                file.write(tail)
+            return aside
+        except FileExistsError:
+            continue

@@ -1,0 +1,124 @@
+"""Entries of a session: what they are, and how their data becomes text without secrets and comes back exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from rein_nb.ir import Message, redact
+from rein_nb.ir.base import Data, clean_json, loads
+
+MESSAGE = "message"
+TURN = "turn"
+RUN = "run"
+TOOL_START = "tool_start"
+TOOL_RESULT = "tool_result"
+EVENT = "event"
+LABEL = "label"
+HEAD = "head"
+OWN_KINDS = frozenset({MESSAGE, TURN, RUN, TOOL_START, TOOL_RESULT, EVENT, LABEL, HEAD})
+"""Kinds that rein_nb gives a meaning to. All others are the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of a session. Never changed and never removed.
+
+    Attributes
+    ----------
+    id
+        Unique in its session.
+    parent
+        The entry it follows: for messages the one before on the branch, for others the message they belong to. None at the root.
+    kind
+        ``message``, ``turn``, ``run``, ``tool_start``, ``tool_result``, ``event``, ``label``, ``head``, or a word of the user's.
+    time
+        Unix time, seconds.
+    data
+        JSON.
+    """
+
+    id: str
+    parent: str | None
+    kind: str
+    time: float
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def message(self) -> Message | None:
+        """The message, for entries of that kind."""
+        return Message.model_validate(self.data["message"]) if self.kind == MESSAGE else None
+
+
+def new_id() -> str:
+    """An id that no other process makes."""
+    return uuid.uuid4().hex
+
+
+@dataclass(slots=True)
+class Record:
+    """An entry to be written. `beside` names the entry it hangs on; the head, where it is None."""
+
+    kind: str
+    data: dict[str, Any]
+    beside: str | None = None
+    id: str = field(default_factory=new_id)
+    time: float = field(default_factory=time.time)
+
+
+_DATA = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
+"""One unbroken base64 run of this length is a picture, a signature or sealed reasoning: no credential is as long, and a mask inside
+it would destroy it."""
+
+_VERBATIM: dict[str, frozenset[str]] = {"thinking": frozenset({"signature", "opaque"}), "media": frozenset({"data"})}
+"""By part type: fields that must come back byte for byte."""
+
+
+def scrub(value: Any) -> Any:
+    """JSON with secrets masked and surrogates replaced. Media bytes and a provider's sealed reasoning stay as they are."""
+    return _scrub(clean_json(value))
+
+
+def _scrub(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = _VERBATIM.get(str(value.get("type")), frozenset())
+        return {key: item if key in kept else _scrub_field(key, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrub(item) for item in value]
+    return value if not isinstance(value, str) or _DATA.fullmatch(value) else redact(value)
+
+
+def _scrub_field(key: str, item: Any) -> Any:
+    if isinstance(item, str) and not _DATA.fullmatch(item):
+        return redact({key: item})[key]
+    return _scrub(item)
+
+
+def plain(value: Data) -> Any:
+    """Vocabulary as JSON data; a value that JSON does not have becomes its text."""
+    return value.model_dump(mode="json", fallback=str)
+
+
+def to_text(data: Any) -> str:
+    """JSON text on one line; `data` must have been through `scrub`."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def from_text(text: str) -> Any:
+    """The JSON value of a stored text."""
+    return loads(text)
+
+
+def searchable(kind: str, data: dict[str, Any]) -> str | None:
+    """What a search looks at: a message's words, a label, the words of the user's own entries."""
+    if kind == MESSAGE:
+        message = Message.model_validate(data["message"])
+        calls = " ".join(f"{call.name} {call.arguments_text}" for call in message.tool_calls)
+        return "\n".join(filter(None, (message.text, message.thinking, calls))) or None
+    if kind == LABEL:
+        return str(data.get("label", ""))
+    return None if kind in OWN_KINDS else to_text(data)

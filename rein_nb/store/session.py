@@ -1,0 +1,408 @@
+"""A session: an append-only tree of messages, with what belongs to them.
+
+Messages form the tree: each names the one before it. The *head* is the message that the next one will follow. Rewinding moves the head
+back, so that the next message starts a branch; nothing is removed. Runs, results of tools, labels and notes hang on the message they
+belong to.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rein_nb.agent.events import Event
+from rein_nb.agent.result import AgentResult
+from rein_nb.ir import Message
+from rein_nb.store.database import StoreError
+from rein_nb.store.history import healed, runs_of
+from rein_nb.store.records import (
+    HEAD,
+    LABEL,
+    MESSAGE,
+    OWN_KINDS,
+    TOOL_RESULT,
+    TOOL_START,
+    Entry,
+    Record,
+    from_text,
+    new_id,
+    plain,
+    scrub,
+    searchable,
+    to_text,
+)
+from rein_nb.store.store import SearchHit, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rein_nb.agent import Agent
+
+_ALL = 2**62
+"""More entries than a file can hold."""
+
+_NEAR = 500
+"""Messages behind the last assistant message that records of its tools are looked for at."""
+
+_FIELDS = "id, parent, kind, time, data"
+
+_PATH = f"""
+WITH RECURSIVE path (id, parent, kind, time, data, depth) AS (
+    SELECT {_FIELDS}, 0 FROM entries WHERE session = :session AND id = :head
+    UNION ALL
+    SELECT e.id, e.parent, e.kind, e.time, e.data, path.depth + 1 FROM path JOIN entries e ON e.session = :session AND e.id = path.parent
+    WHERE path.depth + 1 < :limit
+)
+SELECT {_FIELDS} FROM path ORDER BY depth DESC
+"""
+
+
+class Session:
+    """One session of a store. Make one with `Session.new`, `Session.resume`, `Store.create` or `Store.open`.
+
+    Several objects and processes may write to one session: each goes on from where it was opened, on a branch of its own, and says so in a
+    warning when it notices.
+    """
+
+    def __init__(self, store: Store, id: str) -> None:
+        self.store = store
+        self.id = id
+        row = self._row()
+        self.created_at: float = row[0]
+        self.forked_from: str | None = row[3]
+        self._head: str | None = row[2]
+        self._shared_told = False
+        self._lock = threading.RLock()
+
+    @classmethod
+    def new(cls, title: str = "", *, store: Store | str | os.PathLike[str] | None = None) -> Session:
+        """A new session, in the default store or the one given."""
+        return Store.of(store).create(title)
+
+    @classmethod
+    def resume(cls, id: str | None = None, *, store: Store | str | os.PathLike[str] | None = None) -> Session:
+        """An existing session, to go on with; the one written to last by default.
+
+        Raises
+        ------
+        KeyError
+            When there is no such session.
+        """
+        opened = Store.of(store)
+        found = opened.last() if id is None else opened.open(id)
+        if found is None:
+            raise KeyError(f"the store {opened.path} has no session yet; start one with Session.new()")
+        return found
+
+    def __repr__(self) -> str:
+        title = f" {self.title!r}" if self.title else ""
+        return f"Session({self.id[:12]}{title}, {self.entry_count} entries)"
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def _row(self) -> tuple[Any, ...]:
+        rows = self.store.database.read("SELECT created_at, title, head, forked_from, entries FROM sessions WHERE id = ?", (self.id,))
+        if not rows:
+            raise KeyError(f"the store {self.store.path} has no session {self.id!r}")
+        return rows[0]
+
+    @property
+    def title(self) -> str:
+        """The session's title; may be set."""
+        return str(self._row()[1])
+
+    @title.setter
+    def title(self, title: str) -> None:
+        with self.store.database.write() as db:
+            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (scrub(title), self.id))
+
+    @property
+    def entry_count(self) -> int:
+        """Records of every kind."""
+        return int(self._row()[4])
+
+    @property
+    def head(self) -> str | None:
+        """Id of the message that the next one follows; None at the very start."""
+        return self._head
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def append(self, message: Message | str) -> Entry:
+        """Add a message behind the head, and move the head to it. A string is a user message. Secrets are masked.
+
+        Raises
+        ------
+        StoreError
+            When it cannot be written; nothing has changed then.
+        """
+        return self.extend([message])[0]
+
+    def extend(self, messages: Iterable[Message | str]) -> list[Entry]:
+        """Add messages, all or none."""
+        made = [Message(role="user", content=m) if isinstance(m, str) else m for m in messages]
+        if not made:
+            return []
+        return self.write([Record(MESSAGE, {"message": plain(m)}) for m in made])
+
+    def note(self, kind: str, data: dict[str, Any]) -> Entry:
+        """Add a record of your own beside the head.
+
+        Raises
+        ------
+        ValueError
+            When `kind` is one of rein_nb's own.
+        """
+        if kind in OWN_KINDS:
+            raise ValueError(f"{kind!r} is a kind of rein_nb's own; choose another word")
+        return self.write([Record(kind, data)])[0]
+
+    def write(self, records: Sequence[Record]) -> list[Entry]:
+        """Add records in one transaction. Messages move the head; all others hang on it, or on what they name.
+
+        Raises
+        ------
+        StoreError
+            When they cannot be written; nothing has changed then.
+        """
+        with self._lock:
+            head = self._head
+            entries = []
+            for record in records:
+                data = scrub(record.data)
+                entries.append(Entry(record.id, record.beside or head, record.kind, record.time, data))
+                head = record.id if record.kind == MESSAGE else data["to"] if record.kind == HEAD else head
+            moved = any(record.kind in (MESSAGE, HEAD) for record in records)
+            stored = self._insert(entries, head, moved)
+            shared = moved and stored != self._head and not self._shared_told
+            self._head = head
+        if shared:
+            self._shared_told = True
+            warnings.warn(
+                f"session {self.id[:12]} is also written to by somebody else; both are kept, each on its own branch (see session.leaves())",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return entries
+
+    def _insert(self, entries: Sequence[Entry], head: str | None, moved: bool) -> str | None:
+        """Write entries and, where it moved, the head. Returns the head that stood in the file."""
+        rows = [(self.id, e.id, e.parent, e.kind, e.time, searchable(e.kind, e.data), to_text(e.data)) for e in entries]
+        with self.store.database.write() as db:
+            stored = db.execute("SELECT head FROM sessions WHERE id = ?", (self.id,)).fetchone()
+            if stored is None:
+                raise StoreError(f"the session {self.id} was deleted from the store {self.store.path}")
+            db.executemany("INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            db.execute(
+                "UPDATE sessions SET head = ?, updated_at = max(updated_at, ?), entries = entries + ? WHERE id = ?",
+                (head if moved else stored[0], time.time(), len(entries), self.id),
+            )
+        return str(stored[0]) if stored[0] is not None else None
+
+    # -- the tree ---------------------------------------------------------------------------------
+
+    def rewind(self, to: str | Entry | int | None) -> Session:
+        """Move the head, so that the next message starts a branch there. Nothing is removed; returns the session itself.
+
+        Parameters
+        ----------
+        to
+            An entry or its id, a label, a negative number (messages back), or None (before the first message).
+
+        Raises
+        ------
+        KeyError
+            When there is no such message or label.
+        """
+        self.write([Record(HEAD, {"to": self._target(to)})])
+        return self
+
+    def fork(self, at: str | Entry | int | None = None, *, title: str | None = None) -> Session:
+        """A new session that begins with this one's messages up to `at` (the head by default), with all that hangs on them.
+
+        Raises
+        ------
+        KeyError
+            When there is no such message or label.
+        """
+        target = self._head if at is None else self._target(at)
+        name = f"{self.title} (fork)".lstrip() if title is None else title
+        child, now = new_id(), time.time()
+        with self.store.database.write() as db:
+            db.execute(
+                "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (child, now, now, scrub(name), target, self.id, target),
+            )
+            copied = db.execute(
+                """
+                WITH RECURSIVE path (id) AS (
+                    SELECT :head UNION ALL
+                    SELECT e.parent FROM path JOIN entries e ON e.session = :session AND e.id = path.id WHERE e.parent IS NOT NULL
+                )
+                INSERT INTO entries (session, id, parent, kind, time, text, data)
+                SELECT :child, e.id, e.parent, e.kind, e.time, e.text, e.data FROM entries e
+                WHERE e.session = :session AND e.kind != 'head' AND (
+                    (e.kind = 'message' AND e.id IN (SELECT id FROM path))
+                    OR (e.kind != 'message' AND e.parent IN (SELECT id FROM path))
+                ) ORDER BY e.seq
+                """,
+                {"head": target, "session": self.id, "child": child},
+            ).rowcount
+            db.execute("UPDATE sessions SET entries = ? WHERE id = ?", (copied, child))
+        return Session(self.store, child)
+
+    def label(self, name: str, at: str | Entry | int | None = None) -> Entry:
+        """Give a message a name (the head by default), to rewind or fork to. A later label of the same name wins."""
+        target = self._head if at is None else self._target(at)
+        return self.write([Record(LABEL, {"label": name, "entry": target}, beside=target)])[0]
+
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """Entry id by label."""
+        rows = self.store.database.read("SELECT data FROM entries WHERE session = ? AND kind = ? ORDER BY seq", (self.id, LABEL))
+        found = [from_text(row[0]) for row in rows]
+        return {data["label"]: data["entry"] for data in found}
+
+    def leaves(self) -> list[Entry]:
+        """The last message of every branch, newest first."""
+        return self._entries(
+            f"SELECT {_FIELDS} FROM entries e WHERE session = ? AND kind = 'message' AND NOT EXISTS "
+            "(SELECT 1 FROM entries c WHERE c.session = e.session AND c.kind = 'message' AND c.parent = e.id) ORDER BY seq DESC",
+            (self.id,),
+        )
+
+    def _target(self, to: str | Entry | int | None) -> str | None:
+        if to is None:
+            return None
+        if isinstance(to, Entry):
+            to = to.id
+        if isinstance(to, int):
+            if to >= 0:
+                raise KeyError(f"a number of messages to go back is negative, for example -2; got {to}")
+            path = self.path(limit=1 - to)
+            if len(path) < -to:
+                raise KeyError(f"the branch has only {len(path)} messages")
+            return path[0].id if len(path) > -to else None
+        if self.store.database.read("SELECT 1 FROM entries WHERE session = ? AND id = ? AND kind = 'message'", (self.id, to)):
+            return to
+        labels = self.labels
+        if to in labels:
+            return labels[to]
+        raise KeyError(f"the session has no message and no label {to!r}; labels: {', '.join(labels) or 'none'}")
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _entries(self, sql: str, parameters: Any) -> list[Entry]:
+        rows = self.store.database.read(sql, parameters)
+        return [Entry(id, parent, kind, at, from_text(data)) for id, parent, kind, at, data in rows]
+
+    def entries(self, limit: int | None = 50, *, kind: str | None = None) -> list[Entry]:
+        """The newest entries of all branches, newest first; None for all."""
+        where, parameters = "session = ?", list[Any]((self.id,))
+        if kind is not None:
+            where += " AND kind = ?"
+            parameters.append(kind)
+        parameters.append(_ALL if limit is None else limit)
+        return self._entries(f"SELECT {_FIELDS} FROM entries WHERE {where} ORDER BY seq DESC LIMIT ?", parameters)
+
+    def path(self, limit: int | None = None) -> list[Entry]:
+        """The messages of the current branch, oldest first; with `limit`, only the newest of them."""
+        if self._head is None:
+            return []
+        return self._entries(_PATH, {"session": self.id, "head": self._head, "limit": _ALL if limit is None else limit})
+
+    @property
+    def stored_messages(self) -> list[Message]:
+        """The messages of the current branch, exactly as they were stored."""
+        return [Message.model_validate(entry.data["message"]) for entry in self.path()]
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the current branch, valid for a next request: a call whose result was never stored gets one that tells what is
+        known about it. Reading changes nothing on disk."""
+        path = self.path()
+        return healed(path, self._tool_records(path))
+
+    def _tool_records(self, path: Sequence[Entry]) -> list[Entry]:
+        """What is known about the calls of the last assistant message, and hangs on it or on what follows it."""
+        last = next((n for n in reversed(range(len(path))) if path[n].data["message"]["role"] == "assistant"), len(path))
+        ids = [entry.id for entry in path[last : last + _NEAR]]
+        if not ids:
+            return []
+        return self._entries(
+            f"SELECT {_FIELDS} FROM entries WHERE session = ? AND kind IN (?, ?) AND parent IN ({', '.join('?' * len(ids))}) ORDER BY seq",
+            (self.id, TOOL_START, TOOL_RESULT, *ids),
+        )
+
+    @property
+    def results(self) -> list[AgentResult]:
+        """The runs that were saved in this session, oldest first; a run that was killed is there with what it had done."""
+        rows = self._entries(
+            f"SELECT {_FIELDS} FROM entries WHERE session = ? AND kind IN ('message', 'turn', 'run', 'tool_result') ORDER BY seq", (self.id,)
+        )
+        return runs_of(rows)
+
+    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
+        """Entries of this session that hold `text`, newest first."""
+        return self.store.search(text, limit=limit, session_id=self.id)
+
+    def frame_sources(self) -> Iterator[Any]:
+        """What frames are made of: the runs; the branch's messages where there are none."""
+        results = self.results
+        yield from results if results else self.stored_messages
+
+    def to_frame(self, kind: str = "turns") -> pd.DataFrame:
+        """One of the tidy frames of what the session holds."""
+        from importlib import import_module
+
+        made: pd.DataFrame = import_module("rein_nb.frames").frame(kind, self)
+        return made
+
+    # -- saving and carrying ----------------------------------------------------------------------
+
+    def listener(self, *, keep_events: bool = False) -> Callable[[Event], None]:
+        """A listener for an agent's events that saves each message, tool result and run as soon as it is there.
+
+        Parameters
+        ----------
+        keep_events
+            Also keep every single event, deltas included.
+        """
+        from rein_nb.store.autosave import Autosave
+
+        return Autosave(self, keep_events=keep_events)
+
+    def attach(self, agent: Agent, *, keep_events: bool = False) -> Callable[[], None]:
+        """Save every later run of `agent` in this session, as it goes on. Returns a function that stops saving.
+
+        The two conversations become one. An agent without messages takes over the session's, healed; what was healed is stored on a branch of
+        its own, beside the original. Of an agent with messages, what the session has not is stored: where its past is another, on a branch.
+
+        Raises
+        ------
+        StoreError
+            When the agent's past cannot be stored.
+        """
+        theirs = agent.messages or self.messages
+        stored = self.stored_messages
+        same = next((n for n, (a, b) in enumerate(zip(theirs, stored, strict=False)) if a != b), min(len(theirs), len(stored)))
+        if same < len(stored):
+            path = self.path()
+            self.rewind(path[same - 1] if same else None)
+        self.extend(theirs[same:])
+        if not agent.messages:
+            agent.messages = theirs
+        listener = self.listener(keep_events=keep_events)
+        agent.add_listener(listener)
+        return lambda: agent.remove_listener(listener)
+
+    def export_jsonl(self, path: str | os.PathLike[str]) -> Path:
+        """Write the whole session, all branches, as JSON Lines; `Store.import_jsonl` reads it back exactly. Returns the path."""
+        from rein_nb.store.transfer import export_session
+
+        return export_session(self, Path(path))
