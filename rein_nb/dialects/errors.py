@@ -174,6 +174,9 @@ _UNIT_S = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "s": 1.0}
 _HTML = re.compile(r"(?is)^\s*(?:<!doctype html|<html|<head|<body|<\?xml)")
 _HTML_TITLE = re.compile(r"(?is)<(title|h1)[^>]*>(.*?)</\1>")
 
+_BROKEN_JSON = re.compile(r"\s*[{\[]")
+_MESSAGE_FIELD = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
+
 _PHRASES = {
     400: "bad request", 401: "not authenticated", 402: "payment required", 403: "forbidden", 404: "not found",
     408: "request timeout", 413: "request too large", 422: "unprocessable request", 429: "too many requests",
@@ -384,6 +387,9 @@ def _text_message(text: str) -> str:
         found = _HTML_TITLE.search(text)
         title = " ".join(re.sub(r"<[^>]+>", " ", found[2]).split()) if found else ""
         return f"an HTML page instead of JSON: {title}" if title else "an HTML page instead of JSON"
+    found = _BROKEN_JSON.match(text) and _MESSAGE_FIELD.search(text)
+    if found:
+        return re.sub(r"\\(.)", r"\1", found[1])
     return text.strip()[:2000]
 
 
