@@ -109,7 +109,7 @@ _ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
     bom=st.booleans(),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_sse_cut_anywhere_equals_the_standards_steps(lines, ends, bom, cuts):
     body = (b"\xef\xbb\xbf" if bom else b"") + b"".join(a + b for a, b in zip(lines, ends, strict=False))
     assert read(SSEParser(), cut(body, cuts)) == by_the_letter(body)
@@ -172,7 +172,7 @@ _JSON = st.recursive(
     indent=st.sampled_from([None, 1]),
     ascii_only=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_json_array_elements_cut_anywhere(items, cuts, indent, ascii_only):
     body = json.dumps(items, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "replace")
     got = [json.loads(data) for _, data in read(JSONArrayParser(), cut(body, cuts))]
@@ -197,7 +197,7 @@ def test_json_documents_one_after_another(body, documents):
 
 
 @given(body=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_bytes_raise(body, cuts):
     for make in (SSEParser, NDJSONParser, JSONArrayParser):
         whole = read(make(), [body])

@@ -73,6 +73,19 @@ PRESETS: tuple[ProviderSpec, ...] = (
         docs="https://ai.google.dev/api/generate-content",
     ),
     ProviderSpec(
+        name="google-vertex",
+        dialect="google",
+        auth="bearer",
+        base_url=(
+            "https://{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com/v1/projects/{GOOGLE_CLOUD_PROJECT}"
+            "/locations/{GOOGLE_CLOUD_LOCATION}/publishers/google"
+        ),
+        key_env=("GOOGLE_OAUTH_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN"),
+        quirks=Quirks(path="/models/{model}"),
+        price_id="google",
+        docs="https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference",
+    ),
+    ProviderSpec(
         name="antigravity",
         dialect="google-code-assist",
         auth="bearer",

@@ -20,7 +20,7 @@ DIALECTS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "openai-responses": ("rein_nb.dialects.responses", "ResponsesCodec"),
         "anthropic": ("rein_nb.dialects.anthropic", "AnthropicCodec"),
         "google": ("rein_nb.dialects.google", "GoogleCodec"),
-        "google-code-assist": ("rein_nb.dialects.google", "CodeAssistCodec"),
+        "google-code-assist": ("rein_nb.dialects.google_code_assist", "CodeAssistCodec"),
         "ollama": ("rein_nb.dialects.ollama", "OllamaCodec"),
     }
 )

@@ -162,9 +162,7 @@ class Transport:
             options["headers"] = call.headers
         if call.query:
             options["params"] = call.query
-        path = call.path
-        if path.startswith("/v1/") and _url_path(client).endswith("/v1/"):
-            path = path[3:]  # a base URL with /v1 at its end, as other clients want it
+        path = _relative(call.path, client)
         try:
             if method == "GET":
                 return await client.get(path, cast_to=httpx2.Response, options=options, stream=True)
@@ -179,7 +177,7 @@ class Transport:
     async def _send_plain(self, client: Any, call: WireCall, method: str) -> Response:
         request = client.build_request(
             method,
-            call.path.removeprefix("/"),
+            _relative(call.path, client),
             json=call.body if method == "POST" else None,
             headers=call.headers or None,
             params=call.query or None,
@@ -292,8 +290,11 @@ def _check_client(client: Any, spec: ProviderSpec) -> None:
         raise TypeError(f"give the asynchronous client (Async{type(client).__name__}), not {type(client).__name__}")
 
 
-def _url_path(client: Any) -> str:
-    return str(getattr(getattr(client, "base_url", None), "path", ""))
+def _relative(path: str, client: Any) -> str:
+    """`path` without its version, where the base URL, written for another kind of client, ends with it."""
+    base = str(getattr(getattr(client, "base_url", None), "path", "")).rstrip("/")
+    version = "/" + path.split("/")[1]
+    return path.removeprefix(version) if path.count("/") > 1 and base.endswith(version) else path
 
 
 # -- making clients: runs in a worker thread ---------------------------------------------------------
