@@ -33,6 +33,7 @@ from rein_nb.ir import (
 from rein_nb.middleware import Call, Handler, Middleware, cache, fallback, wrap
 from rein_nb.providers import Config, open_provider
 from rein_nb.providers.driver import Provider, RetryPolicy, drive
+from rein_nb.providers.interception import intercepted
 from rein_nb.stream import CancellationToken
 
 __all__ = ["LLM", "Config", "cache", "fallback", "wrap"]
@@ -283,7 +284,7 @@ class LLM:
         return run
 
     def _drive(self, call: Call) -> AsyncIterator[StreamEvent]:
-        provider = self._provider
+        provider = intercepted(self._provider)
         complete = None if call.stream else getattr(provider, "complete", None)
 
         async def once() -> AsyncIterator[Any]:

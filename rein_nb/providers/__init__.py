@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import SecretStr
+
+from rein_nb.providers import interception
 from rein_nb.providers.config import Config, Timeouts
 from rein_nb.providers.driver import Provider, RetryPolicy, drive
 from rein_nb.providers.spec import (
@@ -52,4 +55,6 @@ def open_provider(config: Config, client: Any = None) -> Provider:
         return made
     from rein_nb.providers.wire import WireProvider
 
+    if interception.offline() and config.api_key is None:
+        config = config.model_copy(update={"api_key": SecretStr("not-needed-offline")})
     return WireProvider(config, client=client)
