@@ -1,0 +1,1 @@
+"""What rein_nb costs, as ratios in one run. See the README beside this file."""
