@@ -48,7 +48,14 @@ def turns(messages: Sequence[Message], target: Target) -> list[Turn]:
             _append_system(out, message, target)
         else:
             blocks = [block for part in message.parts for block in _user_block(part)]
-            _append(out, "user", [_with_extra(block, message.extra) if n == len(blocks) - 1 else block for n, block in enumerate(blocks)])
+            _append(
+                out,
+                "user",
+                [
+                    _with_extra(block, message.extra) if n == len(blocks) - 1 else block
+                    for n, block in enumerate(blocks)
+                ],
+            )
     return out
 
 
@@ -182,7 +189,9 @@ def media_block(part: MediaPart) -> Block:
     else:
         mime = mime_of(part)
         if mime is None:
-            raise InvalidRequest(f"anthropic needs the mime_type of {part.kind} bytes{f' ({part.name})' if part.name else ''}")
+            raise InvalidRequest(
+                f"anthropic needs the mime_type of {part.kind} bytes{f' ({part.name})' if part.name else ''}"
+            )
         if part.kind == "document" and mime.startswith("text/"):
             source = {"type": "text", "media_type": "text/plain", "data": (part.data or b"").decode("utf-8", "replace")}
         else:

@@ -122,7 +122,9 @@ def _thinking(body: dict[str, Any], request: Request, target: Target) -> None:
         # The budget counts towards max_tokens, which must be larger.
         if "max_tokens" not in body and budget >= limit:
             if target.capabilities.max_output_tokens is not None:
-                raise InvalidRequest(f"thinking.budget_tokens ({budget}) must be less than the model's limit of {limit} output tokens")
+                raise InvalidRequest(
+                    f"thinking.budget_tokens ({budget}) must be less than the model's limit of {limit} output tokens"
+                )
             limit = budget + DEFAULT_MAX_TOKENS
         elif body.get("max_tokens", limit) <= budget:
             raise InvalidRequest(
@@ -139,7 +141,9 @@ def _thinking(body: dict[str, Any], request: Request, target: Target) -> None:
             "the API refuses the two together: take tool_choice 'auto', or turn thinking off (reasoning_effort='none')"
         )
     if options.temperature not in (None, 1.0):
-        raise InvalidRequest(f"temperature {options.temperature} cannot be set while thinking is on; leave it out, or turn thinking off")
+        raise InvalidRequest(
+            f"temperature {options.temperature} cannot be set while thinking is on; leave it out, or turn thinking off"
+        )
     if options.top_k is not None:
         raise InvalidRequest("top_k cannot be set while thinking is on; leave it out, or turn thinking off")
 
@@ -204,7 +208,9 @@ def _output_format(body: dict[str, Any], request: Request, target: Target, warni
     if wanted.type == "json":
         raise UnsupportedOption("output_format", target.dialect, "it takes a JSON Schema, not 'json' alone")
     if target.capabilities.structured_output is False:
-        raise UnsupportedOption("output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output")
+        raise UnsupportedOption(
+            "output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output"
+        )
     schema, strict, notes = for_anthropic(wanted.json_schema or {}, True)
     if not strict:
         raise UnsupportedOption("output_format", target.dialect, "; ".join(notes))
@@ -221,7 +227,10 @@ def _merge(body: dict[str, Any], extensions: dict[str, Any]) -> list[dict[str, A
         if name in _ALWAYS_LISTS or (name == "cache_control" and value == "auto"):
             continue
         if name == "system" and value:
-            body["system"] = [*body.get("system", []), *([{"type": "text", "text": value}] if isinstance(value, str) else value)]
+            body["system"] = [
+                *body.get("system", []),
+                *([{"type": "text", "text": value}] if isinstance(value, str) else value),
+            ]
         elif isinstance(value, dict) and isinstance(body.get(name), dict) and name != "thinking":
             body[name] = {**body[name], **value}
         else:

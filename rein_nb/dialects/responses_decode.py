@@ -170,10 +170,18 @@ class ResponsesDecoder:
     def _outcome(self, data: dict[str, Any], response: dict[str, Any]) -> Deltas:
         status = _text(response.get("status")) or _STATUS_OF_EVENT.get(str(data.get("type")), "completed")
         if status == "failed" or response.get("error"):
-            return [d.Fault(error_info(None, {}, {"error": response.get("error") or "the response failed"}, self._target))]
+            return [
+                d.Fault(error_info(None, {}, {"error": response.get("error") or "the response failed"}, self._target))
+            ]
         if status in ("cancelled", "canceled"):
             target = self._target
-            return [d.Fault(ErrorInfo.make("cancelled", "the response was cancelled", provider=target.provider, model=target.model))]
+            return [
+                d.Fault(
+                    ErrorInfo.make(
+                        "cancelled", "the response was cancelled", provider=target.provider, model=target.model
+                    )
+                )
+            ]
         if status == "incomplete":
             reason = _text(_dict(response.get("incomplete_details")).get("reason"))
             return [d.Finish(INCOMPLETE.get(reason or "", "other"), reason or status), d.End()]
@@ -232,7 +240,12 @@ class ResponsesDecoder:
         payload = raw if image is None else {name: value for name, value in raw.items() if name != "result"}
         done: list[d.Delta] = [
             d.ServerTool(
-                item.key, id=tool_id(raw), name=tool_name(raw), input=tool_input(raw), output=tool_output(raw), payload=payload
+                item.key,
+                id=tool_id(raw),
+                name=tool_name(raw),
+                input=tool_input(raw),
+                output=tool_output(raw),
+                payload=payload,
             ),
             d.PartEnd(item.key),
         ]
@@ -263,7 +276,11 @@ class ResponsesDecoder:
 
     def _text_done(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
-        return _NONE if item.done else self._settle_text(item, item.part(data.get("content_index")), _text(data.get("text")))
+        return (
+            _NONE
+            if item.done
+            else self._settle_text(item, item.part(data.get("content_index")), _text(data.get("text")))
+        )
 
     def _refusal_done(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
@@ -322,7 +339,9 @@ class ResponsesDecoder:
                 key = item.part(at, "x")
                 out.append(d.ServerTool(key, name=str(kind or "content"), payload=part))
                 slot = "server_tool"
-            extra = self._extra(item, raw, **({"part": rest} if (rest := part_extra(part)) and slot != "server_tool" else {}))
+            extra = self._extra(
+                item, raw, **({"part": rest} if (rest := part_extra(part)) and slot != "server_tool" else {})
+            )
             out += [d.PartExtra(extra, key, slot), d.PartEnd(key)]
         return out
 

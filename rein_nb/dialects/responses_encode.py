@@ -66,7 +66,9 @@ def _extensions(request: Request, target: Target) -> dict[str, Any]:
         merged.update(given.get(namespace, {}))
     for name in _ADDED:
         if name in merged and not isinstance(merged[name], list | tuple):
-            raise InvalidRequest(f"extensions: {target.provider} {name!r} must be a list, not {type(merged[name]).__name__}")
+            raise InvalidRequest(
+                f"extensions: {target.provider} {name!r} must be a list, not {type(merged[name]).__name__}"
+            )
     return merged
 
 
@@ -183,7 +185,9 @@ def _format(wanted: OutputFormat | None, target: Target, warnings: list[str]) ->
     if wanted.type == "json":
         return {"type": "json_object"}
     if target.capabilities.structured_output is False:
-        raise UnsupportedOption("output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output")
+        raise UnsupportedOption(
+            "output_format", f"{target.provider}/{target.model}", "it has no native JSON-schema output"
+        )
     schema, strict, notes = for_openai(wanted.json_schema or {}, wanted.strict)
     warnings += [f"output format: {note}" for note in notes]
     form: dict[str, Any] = {"type": "json_schema", "name": wanted.name or "output", "schema": schema}

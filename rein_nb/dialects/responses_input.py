@@ -135,7 +135,9 @@ class _Assistant:
     def _reasoning(self, part: ThinkingPart, own: dict[str, Any]) -> None:
         fields = own.get("item", {})
         if not (part.opaque or fields.get("content") or (self._stored and fields.get("id"))):
-            self.warnings.append("reasoning was left out: the server did not store it, and its encrypted content was not asked for")
+            self.warnings.append(
+                "reasoning was left out: the server did not store it, and its encrypted content was not asked for"
+            )
             return
         item = {"type": "reasoning", "summary": [], **fields}
         if part.opaque:
@@ -148,7 +150,13 @@ class _Assistant:
         if fields.get("type") == "custom_tool_call":
             item = {**fields, "call_id": part.id, "name": part.name, "input": _custom_input(part)}
         else:
-            item = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": _arguments(part, own), **fields}
+            item = {
+                "type": "function_call",
+                "call_id": part.id,
+                "name": part.name,
+                "arguments": _arguments(part, own),
+                **fields,
+            }
         self._calls[part.id] = item
         self._put(item)
 
@@ -256,7 +264,9 @@ def input_content(part: Any) -> Item:
 def _image_place(part: MediaPart) -> Item:
     if part.file_id is not None:
         return {"file_id": part.file_id}
-    return {"image_url": part.url if part.url is not None else f"data:{part.mime_type or 'image/png'};base64,{part.base64}"}
+    return {
+        "image_url": part.url if part.url is not None else f"data:{part.mime_type or 'image/png'};base64,{part.base64}"
+    }
 
 
 def _file_place(part: MediaPart) -> Item:

@@ -132,7 +132,12 @@ def generated_image(item: dict[str, Any]) -> MediaPart | None:
     second time. An image whose base64 is damaged stays in the payload only.
     """
     result, id = item.get("result"), item.get("id")
-    if item.get("type") != "image_generation_call" or not isinstance(result, str) or not result or not isinstance(id, str):
+    if (
+        item.get("type") != "image_generation_call"
+        or not isinstance(result, str)
+        or not result
+        or not isinstance(id, str)
+    ):
         return None
     try:
         data = base64.b64decode(result, validate=True)

@@ -31,7 +31,12 @@ from rein_nb.ir import (
 from tests.dialects.wire_replay import outcome, parsed, replay, stored
 
 CODEC = AnthropicCodec()
-TARGET = Target(provider="anthropic", dialect="anthropic", model="claude-x", quirks=Quirks(strict_tools=True, adaptive_thinking=True))
+TARGET = Target(
+    provider="anthropic",
+    dialect="anthropic",
+    model="claude-x",
+    quirks=Quirks(strict_tools=True, adaptive_thinking=True),
+)
 ORIGIN = TARGET.origin
 
 
@@ -41,7 +46,15 @@ def sse(*events: dict[str, Any]) -> str:
 
 def start(**message: Any) -> dict[str, Any]:
     usage = {"input_tokens": 10, "output_tokens": 1}
-    base = {"id": "m1", "type": "message", "role": "assistant", "model": "claude-x", "content": [], "stop_reason": None, "usage": usage}
+    base = {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": [],
+        "stop_reason": None,
+        "usage": usage,
+    }
     return {"type": "message_start", "message": base | message}
 
 
@@ -55,7 +68,11 @@ def block(index: int, content: dict[str, Any], *deltas: dict[str, Any]) -> list[
 
 def finish(reason: str, **delta: Any) -> list[dict[str, Any]]:
     return [
-        {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None, **delta}, "usage": {"output_tokens": 20}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": None, **delta},
+            "usage": {"output_tokens": 20},
+        },
         {"type": "message_stop"},
     ]
 
@@ -124,7 +141,10 @@ def test_C026_no_blank_text_block_leaves() -> None:
     assert encode(history)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "go"}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1"}, {"type": "text", "text": "and?"}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "toolu_1"}, {"type": "text", "text": "and?"}],
+        },
     ]
 
 
@@ -180,7 +200,9 @@ def test_C030_a_late_system_message_never_parts_a_call_from_its_result() -> None
         Message(role="tool", tool_call_id="toolu_1", content="A"),
     ]
     for quirks in (Quirks(), Quirks(mid_system=True)):
-        turns = encode(history, Target(provider="anthropic", dialect="anthropic", model="claude-x", quirks=quirks))["messages"]
+        turns = encode(history, Target(provider="anthropic", dialect="anthropic", model="claude-x", quirks=quirks))[
+            "messages"
+        ]
         assert turns[2]["content"][0]["type"] == "tool_result"
         assert "Be formal." in json.dumps(turns)
 
@@ -206,7 +228,11 @@ def test_C031_a_paused_turn_is_unfinished_and_goes_back_unchanged() -> None:
 def test_C031_a_paused_turn_and_its_continuation_are_one_turn() -> None:
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tides"}}
     result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    history = [*HI, assistant(ServerToolPart(payload=use)), assistant(ServerToolPart(payload=result), TextPart(text="At 9."))]
+    history = [
+        *HI,
+        assistant(ServerToolPart(payload=use)),
+        assistant(ServerToolPart(payload=result), TextPart(text="At 9.")),
+    ]
     turns = encode([*history, user("thanks")])["messages"]
     assert turns[1]["content"] == [use, result, {"type": "text", "text": "At 9."}]
 
@@ -218,7 +244,9 @@ def _marked(text: str) -> TextPart:
 def _marks(body: dict[str, Any]) -> list[str]:
     found = [f"tool {tool['name']}" for tool in body.get("tools", []) if "cache_control" in tool]
     system = body.get("system")
-    found += [f"system {item['text']}" for item in (system if isinstance(system, list) else []) if "cache_control" in item]
+    found += [
+        f"system {item['text']}" for item in (system if isinstance(system, list) else []) if "cache_control" in item
+    ]
     return found + [item["text"] for turn in body["messages"] for item in turn["content"] if "cache_control" in item]
 
 
@@ -260,18 +288,28 @@ def test_automatic_cache_marks_stand_on_what_the_next_request_shares() -> None:
 def test_C033_a_call_without_arguments_runs_and_goes_back_as_an_object() -> None:
     completion = answer(
         start(),
-        *block(0, {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}, {"type": "input_json_delta", "partial_json": ""}),
+        *block(
+            0,
+            {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}},
+            {"type": "input_json_delta", "partial_json": ""},
+        ),
         *finish("tool_use"),
     )
     assert [call.arguments for call in completion.runnable_tool_calls] == [{}]
     history = [*HI, completion.message, Message(role="tool", tool_call_id="toolu_1", content="9:00")]
-    assert encode(history)["messages"][1]["content"] == [{"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}]
+    assert encode(history)["messages"][1]["content"] == [
+        {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
+    ]
 
 
 def test_C033_half_arguments_never_become_an_empty_object_that_runs() -> None:
     completion = answer(
         start(),
-        *block(0, {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}, {"type": "input_json_delta", "partial_json": '{"a":'}),
+        *block(
+            0,
+            {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}},
+            {"type": "input_json_delta", "partial_json": '{"a":'},
+        ),
         *finish("tool_use"),
     )
     assert completion.runnable_tool_calls == []
@@ -289,7 +327,9 @@ def test_C033_half_arguments_never_become_an_empty_object_that_runs() -> None:
         (Options(extensions={"anthropic": {"thinking": {"type": "enabled", "budget_tokens": 2048}}}), "thinking"),
     ],
 )
-def test_C036_a_forced_tool_and_thinking_are_refused_here_naming_both(choice: str, options: Options, named: str) -> None:
+def test_C036_a_forced_tool_and_thinking_are_refused_here_naming_both(
+    choice: str, options: Options, named: str
+) -> None:
     with pytest.raises(InvalidRequest, match=rf"tool_choice.*{named}"):
         encode(HI, tools=[ADD], tool_choice=ToolChoice.of(choice), options=options)
 
@@ -312,11 +352,22 @@ SEARCH = [
         {
             "type": "web_search_tool_result",
             "tool_use_id": "srvtoolu_1",
-            "content": [{"type": "web_search_result", "url": "https://example.org/f", "encrypted_content": "E1", "page_age": None}],
+            "content": [
+                {
+                    "type": "web_search_result",
+                    "url": "https://example.org/f",
+                    "encrypted_content": "E1",
+                    "page_age": None,
+                }
+            ],
         },
     ),
     *block(2, {"type": "text", "text": ""}, {"type": "text_delta", "text": "At 9."}),
-    *block(3, {"type": "tool_use", "id": "toolu_9", "name": "book", "input": {}}, {"type": "input_json_delta", "partial_json": '{"t":9}'}),
+    *block(
+        3,
+        {"type": "tool_use", "id": "toolu_9", "name": "book", "input": {}},
+        {"type": "input_json_delta", "partial_json": '{"t":9}'},
+    ),
     *finish("tool_use"),
 ]
 
@@ -327,7 +378,12 @@ def test_C039_server_tool_blocks_go_back_whole_to_their_origin() -> None:
     use, result = completion.message.parts[:2]
     assert isinstance(use, ServerToolPart)
     assert isinstance(result, ServerToolPart)
-    assert (use.name, use.input, result.id, result.output[0]["encrypted_content"]) == ("web_search", {"query": "ferry"}, "srvtoolu_1", "E1")
+    assert (use.name, use.input, result.id, result.output[0]["encrypted_content"]) == (
+        "web_search",
+        {"query": "ferry"},
+        "srvtoolu_1",
+        "E1",
+    )
     turns = encode([*HI, stored(completion.message)])["messages"]
     assert turns[1]["content"] == [
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "ferry"}},
@@ -345,9 +401,19 @@ def test_C039_server_tool_blocks_are_left_out_elsewhere_with_a_warning() -> None
 
 
 def test_C084_input_tokens_are_all_input() -> None:
-    raw = {"input_tokens": 5, "cache_read_input_tokens": 128955, "cache_creation_input_tokens": 1253, "output_tokens": 10}
+    raw = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 128955,
+        "cache_creation_input_tokens": 1253,
+        "output_tokens": 10,
+    }
     usage = answer(start(usage=raw), *finish("end_turn")[1:]).usage
-    assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens) == (130213, 128955, 1253, 10)
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens) == (
+        130213,
+        128955,
+        1253,
+        10,
+    )
     assert usage.uncached_input_tokens == 5
 
 
@@ -372,9 +438,26 @@ def test_C086_running_totals_replace_each_other() -> None:
     assert usage.input_tokens == 140
 
 
+def test_C086_a_report_of_one_count_leaves_the_others_in_the_total() -> None:
+    usage = answer(
+        start(usage={"input_tokens": 25, "cache_read_input_tokens": 100, "output_tokens": 1}),
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"input_tokens": 40, "output_tokens": 15},
+        },
+        {"type": "message_stop"},
+    ).usage
+    assert (usage.input_tokens, usage.uncached_input_tokens, usage.cache_read_tokens) == (140, 40, 100)
+
+
 @pytest.mark.parametrize(
     ("type_", "kind", "retryable"),
-    [("overloaded_error", "overloaded", True), ("invalid_request_error", "bad_request", False), ("api_error", "server_error", True)],
+    [
+        ("overloaded_error", "overloaded", True),
+        ("invalid_request_error", "bad_request", False),
+        ("api_error", "server_error", True),
+    ],
 )
 @pytest.mark.parametrize("text", ["", "Once"])
 def test_C091_an_error_event_has_the_kind_of_its_status(type_: str, kind: str, retryable: bool, text: str) -> None:
@@ -436,7 +519,10 @@ def test_blocks_that_all_have_index_0_are_told_apart() -> None:
 
 
 def test_deltas_without_a_start_are_not_lost() -> None:
-    deltas = [block(0, {}, {"type": "text_delta", "text": "hi"})[1], block(1, {}, {"type": "thinking_delta", "thinking": "hm"})[1]]
+    deltas = [
+        block(0, {}, {"type": "text_delta", "text": "hi"})[1],
+        block(1, {}, {"type": "thinking_delta", "thinking": "hm"})[1],
+    ]
     completion = answer(start(), *deltas, *finish("end_turn"))
     assert (completion.text, completion.thinking) == ("hi", "hm")
 
@@ -462,7 +548,9 @@ def test_a_signature_alone_and_redacted_thinking_are_parts() -> None:
 
 def test_an_unknown_block_keeps_its_payload_and_unknown_deltas() -> None:
     completion = answer(
-        start(), *block(0, {"type": "hologram", "beam": 1}, {"type": "hologram_delta", "colour": "red"}), *finish("end_turn")
+        start(),
+        *block(0, {"type": "hologram", "beam": 1}, {"type": "hologram_delta", "colour": "red"}),
+        *finish("end_turn"),
     )
     part = completion.message.parts[0]
     assert isinstance(part, ServerToolPart)
@@ -498,7 +586,10 @@ def test_usage_details_have_lifetimes_and_server_tool_calls() -> None:
     assert got.raw == usage
 
 
-@pytest.mark.parametrize("usage", [{"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": 1.5}, [], "x", {"iterations": [1, {"type": 2}]}])
+@pytest.mark.parametrize(
+    "usage",
+    [{"input_tokens": -1, "output_tokens": "7"}, {"input_tokens": 1.5}, [], "x", {"iterations": [1, {"type": 2}]}],
+)
 def test_senseless_usage_is_no_fault(usage: Any) -> None:
     assert answer(start(usage=usage), *finish("end_turn")[1:]).error is None
 
@@ -551,14 +642,22 @@ def test_a_temperature_above_one_is_refused_not_clamped() -> None:
 
 
 def test_an_effort_that_the_model_does_not_know_is_refused() -> None:
-    target = Target(provider="anthropic", dialect="anthropic", model="claude-x", capabilities=Capabilities(reasoning_efforts=("low", "high")))
+    target = Target(
+        provider="anthropic",
+        dialect="anthropic",
+        model="claude-x",
+        capabilities=Capabilities(reasoning_efforts=("low", "high")),
+    )
     assert encode(HI, target, options=Options(reasoning_effort="low"))["output_config"] == {"effort": "low"}
     with pytest.raises(UnsupportedOption, match="low, high"):
         encode(HI, target, options=Options(reasoning_effort="max"))
 
 
 def test_effort_turns_adaptive_thinking_on_where_the_model_has_it() -> None:
-    assert encode(HI, options=Options(reasoning_effort="low"))["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert encode(HI, options=Options(reasoning_effort="low"))["thinking"] == {
+        "type": "adaptive",
+        "display": "summarized",
+    }
     plain = Target(provider="anthropic", dialect="anthropic", model="claude-x")
     assert "thinking" not in encode(HI, plain, options=Options(reasoning_effort="low"))
 
@@ -566,7 +665,9 @@ def test_effort_turns_adaptive_thinking_on_where_the_model_has_it() -> None:
 def test_max_tokens_is_always_there() -> None:
     assert encode(HI)["max_tokens"] == 4096
     assert encode(HI, options=Options(reasoning_effort="high"))["max_tokens"] == 16384
-    known = Target(provider="anthropic", dialect="anthropic", model="claude-x", capabilities=Capabilities(max_output_tokens=64000))
+    known = Target(
+        provider="anthropic", dialect="anthropic", model="claude-x", capabilities=Capabilities(max_output_tokens=64000)
+    )
     assert encode(HI, known)["max_tokens"] == 64000
     assert encode(HI, known, options=Options(max_output_tokens=10))["max_tokens"] == 10
 
@@ -636,7 +737,9 @@ def test_structured_output() -> None:
     assert body["output_config"]["effort"] == "low"
     with pytest.raises(UnsupportedOption, match="JSON Schema"):
         encode(HI, output_format=OutputFormat(type="json"))
-    none = Target(provider="anthropic", dialect="anthropic", model="old", capabilities=Capabilities(structured_output=False))
+    none = Target(
+        provider="anthropic", dialect="anthropic", model="old", capabilities=Capabilities(structured_output=False)
+    )
     with pytest.raises(UnsupportedOption, match="old"):
         encode(HI, none, output_format=OutputFormat.of(schema))
 
@@ -691,7 +794,9 @@ def test_only_system_messages_make_no_request() -> None:
 def test_renamed_tools_come_back_under_their_own_name() -> None:
     call = CODEC.encode(Request.make(HI, tools=[ADD]), TARGET, stream=True)
     call.tool_names["sum"] = "add"
-    events = parsed(sse(start(), *block(0, {"type": "tool_use", "id": "t", "name": "sum", "input": {}}), *finish("tool_use")))
+    events = parsed(
+        sse(start(), *block(0, {"type": "tool_use", "id": "t", "name": "sum", "input": {}}), *finish("tool_use"))
+    )
     decoder = CODEC.decoder(TARGET, call)
     names = [getattr(delta, "name", None) for name, data in events for delta in decoder.feed(data, name)]
     assert "add" in names
@@ -700,7 +805,11 @@ def test_renamed_tools_come_back_under_their_own_name() -> None:
 
 def test_thinking_of_another_model_is_left_out_with_a_warning() -> None:
     other = Origin(provider="anthropic", dialect="anthropic", model="claude-y")
-    call = CODEC.encode(Request.make([*HI, assistant(ThinkingPart(text="hm", signature="S"), TextPart(text="yes"), origin=other)]), TARGET, stream=False)
+    call = CODEC.encode(
+        Request.make([*HI, assistant(ThinkingPart(text="hm", signature="S"), TextPart(text="yes"), origin=other)]),
+        TARGET,
+        stream=False,
+    )
     assert call.body["messages"][1]["content"] == [{"type": "text", "text": "yes"}]
     assert call.warnings
 

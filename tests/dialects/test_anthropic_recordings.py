@@ -43,7 +43,9 @@ BROKEN = ("truncated-stream", "error-mid-stream")
 
 
 def target(model: str = "claude-x") -> Target:
-    return Target(provider="anthropic", dialect="anthropic", model=model, quirks=Quirks(mid_system=True, strict_tools=True))
+    return Target(
+        provider="anthropic", dialect="anthropic", model=model, quirks=Quirks(mid_system=True, strict_tools=True)
+    )
 
 
 def streams(exchange: Exchange) -> list[list[tuple[str | None, Any]]]:
@@ -57,10 +59,7 @@ def streams(exchange: Exchange) -> list[list[tuple[str | None, Any]]]:
 
 
 STREAMED = [
-    pytest.param(events, x, id=f"{x.name}-{x.n}-{k}")
-    for x in ALL
-    if x.is_sse
-    for k, events in enumerate(streams(x))
+    pytest.param(events, x, id=f"{x.name}-{x.n}-{k}") for x in ALL if x.is_sse for k, events in enumerate(streams(x))
 ]
 WHOLE = [pytest.param(json.loads(x.body), x, id=f"{x.name}-{x.n}") for x in ALL if x.status == 200 and not x.is_sse]
 ERRORS = [pytest.param(x, id=f"{x.name}-{x.n}") for x in ALL if x.status >= 400]
@@ -123,7 +122,9 @@ def check_against(completion: Completion, message: dict[str, Any]) -> None:
     assert [part.signature for part in thinking if part.signature] == [
         block["signature"] for block in blocks if block["type"] == "thinking" and block.get("signature")
     ]
-    assert [part.opaque for part in thinking if part.redacted] == [b["data"] for b in blocks if b["type"] == "redacted_thinking"]
+    assert [part.opaque for part in thinking if part.redacted] == [
+        b["data"] for b in blocks if b["type"] == "redacted_thinking"
+    ]
     calls = [block for block in blocks if block["type"] == "tool_use"]
     assert [(call.id, call.name) for call in completion.tool_calls] == [(block["id"], block["name"]) for block in calls]
     for call, block in zip(completion.tool_calls, calls, strict=True):
@@ -136,7 +137,9 @@ def check_against(completion: Completion, message: dict[str, Any]) -> None:
     cited = [citation.extra["anthropic"] for part in parts if isinstance(part, TextPart) for citation in part.citations]
     assert cited == [raw for block in blocks if block["type"] == "text" for raw in block.get("citations") or []]
     known = ("text", "thinking", "redacted_thinking", "tool_use")
-    assert [part.payload for part in parts if isinstance(part, ServerToolPart)] == [b for b in blocks if b["type"] not in known]
+    assert [part.payload for part in parts if isinstance(part, ServerToolPart)] == [
+        b for b in blocks if b["type"] not in known
+    ]
     assert completion.response_id == message["id"]
     assert completion.model == message["model"]
     check_usage(completion, message["usage"])
@@ -172,7 +175,11 @@ def expected_back(message: dict[str, Any]) -> list[dict[str, Any]]:
     """The received blocks, less what the API refuses in a request: blank text, empty citations, nulls."""
     out = []
     for block in message["content"]:
-        block = without_nulls(block) if block["type"] in ("text", "thinking", "redacted_thinking", "tool_use") else dict(block)
+        block = (
+            without_nulls(block)
+            if block["type"] in ("text", "thinking", "redacted_thinking", "tool_use")
+            else dict(block)
+        )
         if block["type"] == "text":
             if not block["text"].strip():
                 continue
@@ -222,8 +229,17 @@ def test_stream_and_whole_answer_agree(events: list[Any], exchange: Exchange) ->
 
 
 @pytest.mark.parametrize(("events", "exchange"), STREAMED)
-def test_a_stream_cut_between_any_two_events_is_one_error_with_all_text_so_far(events: list[Any], exchange: Exchange) -> None:
-    end = next((n for n, (_, data) in enumerate(events) if isinstance(data, dict) and data.get("type") in ("message_stop", "error")), len(events))
+def test_a_stream_cut_between_any_two_events_is_one_error_with_all_text_so_far(
+    events: list[Any], exchange: Exchange
+) -> None:
+    end = next(
+        (
+            n
+            for n, (_, data) in enumerate(events)
+            if isinstance(data, dict) and data.get("type") in ("message_stop", "error")
+        ),
+        len(events),
+    )
     for n in range(end + 1):
         seen = replay(CODEC, events[:n], target())
         completion = outcome(seen)
@@ -303,7 +319,14 @@ def test_a_recorded_error_answer_is_an_error_of_the_right_kind(exchange: Exchang
     except ValueError:
         body = exchange.body
     info = CODEC.error(exchange.status, {}, body, target())
-    kinds = {400: "bad_request", 401: "authentication", 403: "permission_denied", 404: "not_found", 413: "bad_request", 429: "rate_limited"}
+    kinds = {
+        400: "bad_request",
+        401: "authentication",
+        403: "permission_denied",
+        404: "not_found",
+        413: "bad_request",
+        429: "rate_limited",
+    }
     kinds |= {500: "server_error", 502: "server_error", 529: "overloaded"}
     assert info.kind == kinds[exchange.status]
     assert info.status == exchange.status

@@ -26,7 +26,12 @@ def _block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[d
     ]
 
 
-MESSAGE = {"id": "m1", "model": "claude-x", "content": [], "usage": {"input_tokens": 3, "cache_creation": {"ephemeral_5m_input_tokens": 1}}}
+MESSAGE = {
+    "id": "m1",
+    "model": "claude-x",
+    "content": [],
+    "usage": {"input_tokens": 3, "cache_creation": {"ephemeral_5m_input_tokens": 1}},
+}
 CITE = {"type": "char_location", "document_index": 0, "cited_text": "q"}
 FULL = _events(
     {"type": "message_start", "message": MESSAGE},
@@ -38,15 +43,28 @@ FULL = _events(
         {"type": "signature_delta", "signature": "S"},
     ),
     *_block(1, {"type": "redacted_thinking", "data": "R"}),
-    *_block(2, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hi"}, {"type": "citations_delta", "citation": CITE}),
-    *_block(3, {"type": "tool_use", "id": "t", "name": "add", "input": {}}, {"type": "input_json_delta", "partial_json": '{"a":1}'}),
+    *_block(
+        2,
+        {"type": "text", "text": ""},
+        {"type": "text_delta", "text": "Hi"},
+        {"type": "citations_delta", "citation": CITE},
+    ),
+    *_block(
+        3,
+        {"type": "tool_use", "id": "t", "name": "add", "input": {}},
+        {"type": "input_json_delta", "partial_json": '{"a":1}'},
+    ),
     *_block(
         4,
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
         {"type": "input_json_delta", "partial_json": '{"query":"q"}'},
     ),
     *_block(5, {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result"}]}),
-    {"type": "message_delta", "delta": {"stop_reason": "tool_use", "container": {"id": "c"}}, "usage": {"output_tokens": 9, "iterations": [{"type": "compaction"}]}},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use", "container": {"id": "c"}},
+        "usage": {"output_tokens": 9, "iterations": [{"type": "compaction"}]},
+    },
     {"type": "message_stop"},
 )
 FAILED = [*FULL[:9], *_events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})]

@@ -36,11 +36,23 @@ TARGET = Target(provider="openai", dialect="openai-responses", model="o9", quirk
 FOREIGN = Target(provider="somewhere", dialect="openai-responses", model="o9")
 ORIGIN = TARGET.origin
 
-USAGE = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 2}}
+USAGE = {
+    "input_tokens": 10,
+    "input_tokens_details": {"cached_tokens": 4},
+    "output_tokens": 5,
+    "output_tokens_details": {"reasoning_tokens": 2},
+}
 
 
 def response(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"id": "resp_1", "object": "response", "model": "o9", "status": "completed", "output": list(output), "usage": USAGE} | fields
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "model": "o9",
+        "status": "completed",
+        "output": list(output),
+        "usage": USAGE,
+    } | fields
 
 
 def text_item(text: str, **fields: Any) -> dict[str, Any]:
@@ -49,7 +61,13 @@ def text_item(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def call_item(**fields: Any) -> dict[str, Any]:
-    base = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_tide", "arguments": '{"port":"Brest"}'}
+    base = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "call_1",
+        "name": "get_tide",
+        "arguments": '{"port":"Brest"}',
+    }
     return base | {"status": "completed"} | fields
 
 
@@ -97,8 +115,20 @@ def test_C040_reasoning_that_nothing_follows_is_not_sent() -> None:
     answer = decode(CODEC, response(reasoning_item(encrypted_content="E1"), call_item(), trailing), TARGET)
     items = encode([*HI, answer.message, result()])["input"]
     assert [item.get("id") for item in items] == [None, "rs_1", "fc_1", None]
-    trimmed = answer.message.model_copy(update={"parts": [part for part in answer.message.parts if not isinstance(part, ToolCall)]})
-    assert encode([*HI, trimmed, user("go on")])["input"] == [{"role": "user", "content": text} for text in ("hi", "go on")]
+    trimmed = answer.message.model_copy(
+        update={"parts": [part for part in answer.message.parts if not isinstance(part, ToolCall)]}
+    )
+    assert encode([*HI, trimmed, user("go on")])["input"] == [
+        {"role": "user", "content": text} for text in ("hi", "go on")
+    ]
+
+
+def test_C040_a_part_that_has_no_item_does_not_count_as_following() -> None:
+    answer = decode(CODEC, response(reasoning_item(encrypted_content="E1")), TARGET)
+    message = answer.message.model_copy(update={"parts": [*answer.message.parts, ServerToolPart(name="web_search")]})
+    assert encode([*HI, message, user("go on")])["input"] == [
+        {"role": "user", "content": text} for text in ("hi", "go on")
+    ]
 
 
 def test_C040_a_call_whose_reasoning_was_cut_does_not_point_at_it() -> None:
@@ -152,7 +182,9 @@ def test_C047_parallel_tool_calls_only_when_set_and_possible() -> None:
     assert "parallel_tool_calls" not in encode(HI, tool_choice=ToolChoice(parallel="single"))
     assert encode(HI, tools=[ADD], tool_choice=ToolChoice(parallel="single"))["parallel_tool_calls"] is False
     refusing = Target(provider="x", dialect="openai-responses", model="m", quirks=Quirks(parallel_tool_calls=False))
-    call = CODEC.encode(Request.make(HI, tools=[ADD], tool_choice=ToolChoice(parallel="single")), refusing, stream=False)
+    call = CODEC.encode(
+        Request.make(HI, tools=[ADD], tool_choice=ToolChoice(parallel="single")), refusing, stream=False
+    )
     assert "parallel_tool_calls" not in call.body
     assert len(call.warnings) == 1
 
@@ -166,11 +198,16 @@ def test_C048_a_refusal_is_visible_and_replays_as_the_assistants_words() -> None
     )
     assert answer.message.parts == [RefusalPart(text="I can't help with that.")]
     assert answer.finish_reason == "refusal"
-    assert encode([*HI, answer.message], FOREIGN)["input"][1] == {"role": "assistant", "content": "I can't help with that."}
+    assert encode([*HI, answer.message], FOREIGN)["input"][1] == {
+        "role": "assistant",
+        "content": "I can't help with that.",
+    }
 
 
 def test_C085_unknown_counts_stay_unknown() -> None:
-    answer = decode(CODEC, response(usage={"input_tokens": None, "output_tokens": 3, "input_tokens_details": None}), TARGET)
+    answer = decode(
+        CODEC, response(usage={"input_tokens": None, "output_tokens": 3, "input_tokens_details": None}), TARGET
+    )
     assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cache_read_tokens) == (None, 3, None)
     assert decode(CODEC, response(usage=None), TARGET).usage.output_tokens is None
 
@@ -179,7 +216,10 @@ def test_C085_unknown_counts_stay_unknown() -> None:
 
 
 def test_summaries_are_shown_and_their_structure_is_kept() -> None:
-    item = reasoning_item(summary=[{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}], encrypted_content="E")
+    item = reasoning_item(
+        summary=[{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}],
+        encrypted_content="E",
+    )
     events = [
         {"type": "response.output_item.added", "output_index": 0, "item": reasoning_item()},
         {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "One."},
@@ -197,8 +237,34 @@ def test_summaries_are_shown_and_their_structure_is_kept() -> None:
     assert comparable(answer) == comparable(decode(CODEC, response(item, text_item("ok")), TARGET))
 
 
+def test_a_stream_cut_inside_a_second_summary_shows_both_apart() -> None:
+    deltas = [
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": n, "delta": text}
+        for n, text in ((0, "On"), (0, "e."), (1, "Tw"))
+    ]
+    assert stream(*deltas).thinking == "One.\n\nTw"
+
+
+def test_a_terminal_event_that_counts_items_otherwise_repeats_nothing() -> None:
+    answer = stream(
+        {"type": "response.output_item.added", "output_index": 0, "item": reasoning_item()},
+        {"type": "response.output_item.added", "output_index": 1, "item": text_item("")},
+        {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "Hello"},
+        {"type": "response.output_item.done", "output_index": 1, "item": text_item("Hello")},
+        completed(text_item("Hello", id="rotated")),
+    )
+    assert answer.text == "Hello"
+
+
 def test_a_custom_tools_text_is_streamed_as_arguments_and_goes_back_as_text() -> None:
-    item = {"type": "custom_tool_call", "id": "ct_1", "call_id": "call_1", "name": "sql", "input": 'SELECT "a"\n', "status": "completed"}
+    item = {
+        "type": "custom_tool_call",
+        "id": "ct_1",
+        "call_id": "call_1",
+        "name": "sql",
+        "input": 'SELECT "a"\n',
+        "status": "completed",
+    }
     answer = stream(
         {"type": "response.output_item.added", "output_index": 0, "item": {**item, "input": ""}},
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": 'SELECT "'},
@@ -213,7 +279,10 @@ def test_a_custom_tools_text_is_streamed_as_arguments_and_goes_back_as_text() ->
     half = stream(
         {"type": "response.output_item.added", "output_index": 0, "item": {**item, "input": ""}},
         {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "DROP TABLE"},
-        {"type": "response.incomplete", "response": response(status="incomplete", incomplete_details={"reason": "max_output_tokens"})},
+        {
+            "type": "response.incomplete",
+            "response": response(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        },
     )
     assert half.runnable_tool_calls == []
     assert half.finish_reason == "length"
@@ -232,7 +301,13 @@ def test_annotations_are_cited_once_with_their_native_form() -> None:
     assert isinstance(part, TextPart)
     assert len(part.citations) == 1
     cited = part.citations[0]
-    assert (cited.source, cited.title, cited.start, cited.end, cited.extra) == ("https://example.org", "E", 0, 2, {"openai": note})
+    assert (cited.source, cited.title, cited.start, cited.end, cited.extra) == (
+        "https://example.org",
+        "E",
+        0,
+        2,
+        {"openai": note},
+    )
     assert encode([*HI, stored(answer.message)])["input"][1] == item
 
 
@@ -272,7 +347,10 @@ def test_the_terminal_event_alone_is_enough() -> None:
 
 
 def test_a_foreign_done_marker_neither_ends_nor_fails_a_stream() -> None:
-    events: list[Any] = [("x", {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"}), (None, "[DONE]")]
+    events: list[Any] = [
+        ("x", {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "hi"}),
+        (None, "[DONE]"),
+    ]
     cut = outcome(replay(CODEC, events, TARGET))
     assert cut.error is not None
     assert cut.error.kind == "stream_cut"
@@ -285,13 +363,21 @@ def test_a_foreign_done_marker_neither_ends_nor_fails_a_stream() -> None:
         ({"type": "error", "code": "server_error", "message": "no", "param": None}, "server_error"),
         ({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "no"}}, "rate_limited"),
         ({"error": {"code": "context_length_exceeded", "message": "too long"}}, "context_overflow"),
-        ({"type": "response.failed", "response": response(status="failed", error={"code": "server_error", "message": "no"})}, "server_error"),
+        (
+            {
+                "type": "response.failed",
+                "response": response(status="failed", error={"code": "server_error", "message": "no"}),
+            },
+            "server_error",
+        ),
         ({"type": "response.failed", "response": {}}, "server_error"),
         ({"type": "response.cancelled", "response": response(status="cancelled")}, "cancelled"),
     ],
 )
 def test_faults_inside_a_200_stream(event: dict[str, Any], kind: str) -> None:
-    answer = stream({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Once"}, event)
+    answer = stream(
+        {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Once"}, event
+    )
     assert answer.error is not None
     assert answer.text == "Once"
     assert answer.error.kind == kind
@@ -302,8 +388,16 @@ def test_faults_inside_a_200_stream(event: dict[str, Any], kind: str) -> None:
     [
         ({}, "stop", "completed"),
         ({"status": None}, "stop", "completed"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length", "max_output_tokens"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter", "content_filter"),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            "length",
+            "max_output_tokens",
+        ),
+        (
+            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            "content_filter",
+            "content_filter",
+        ),
         ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "other", "steered"),
         ({"status": "incomplete", "incomplete_details": None}, "other", "incomplete"),
         ({"status": "queued"}, "other", "queued"),
@@ -316,14 +410,18 @@ def test_status(fields: dict[str, Any], reason: str, native: str) -> None:
 
 
 def test_a_failed_whole_answer_keeps_what_it_had_said() -> None:
-    answer = decode(CODEC, response(text_item("Once"), status="failed", error={"code": "server_error", "message": "no"}), TARGET)
+    answer = decode(
+        CODEC, response(text_item("Once"), status="failed", error={"code": "server_error", "message": "no"}), TARGET
+    )
     assert answer.error is not None
     assert (answer.error.kind, answer.text, answer.usage.input_tokens) == ("server_error", "Once", 10)
 
 
 def test_whole_answers_that_are_none_are_errors() -> None:
     assert decode(CODEC, "<html>", TARGET).error.kind == "malformed_response"  # type: ignore[union-attr]
-    assert decode(CODEC, {"error": {"code": "rate_limit_exceeded", "message": "no"}}, TARGET).error.kind == "rate_limited"  # type: ignore[union-attr]
+    assert (
+        decode(CODEC, {"error": {"code": "rate_limit_exceeded", "message": "no"}}, TARGET).error.kind == "rate_limited"
+    )  # type: ignore[union-attr]
 
 
 def test_a_broken_event_in_the_middle_is_no_success() -> None:
@@ -336,8 +434,21 @@ def test_items_that_nothing_is_known_of_go_back_verbatim_to_their_origin_only() 
     items = [
         {"type": "hologram_call", "id": "h_1", "beam": None, "results": [1]},
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "C"},
-        {"type": "mcp_call", "id": "mcp_1", "name": "find", "arguments": '{"q":1}', "output": "x", "server_label": "s", "error": None},
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "tides"}},
+        {
+            "type": "mcp_call",
+            "id": "mcp_1",
+            "name": "find",
+            "arguments": '{"q":1}',
+            "output": "x",
+            "server_label": "s",
+            "error": None,
+        },
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "tides"},
+        },
     ]
     answer = decode(CODEC, response(*items, text_item("ok")), TARGET)
     parts = [part for part in answer.message.parts if isinstance(part, ServerToolPart)]
@@ -354,7 +465,13 @@ def test_items_that_nothing_is_known_of_go_back_verbatim_to_their_origin_only() 
 
 
 def test_a_made_image_is_a_media_part_and_goes_back_inside_its_call() -> None:
-    item = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw0KGgo=", "output_format": "webp"}
+    item = {
+        "type": "image_generation_call",
+        "id": "ig_1",
+        "status": "completed",
+        "result": "iVBORw0KGgo=",
+        "output_format": "webp",
+    }
     answer = decode(CODEC, response(item, text_item("ok")), TARGET)
     image = answer.message.parts[1]
     assert isinstance(image, MediaPart)
@@ -407,13 +524,23 @@ def test_every_option_is_on_the_wire_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_that_the_model_refuses_is_refused_before_any_io(name: str) -> None:
-    target = Target(provider="x", dialect="openai-responses", model="m", capabilities=Capabilities(unsupported_options=frozenset({name})))
+    target = Target(
+        provider="x",
+        dialect="openai-responses",
+        model="m",
+        capabilities=Capabilities(unsupported_options=frozenset({name})),
+    )
     with pytest.raises(UnsupportedOption, match=name):
         encode(HI, target, options=Options.model_validate({name: OPTIONS[name]}))
 
 
 def test_an_effort_that_the_model_does_not_know_is_refused() -> None:
-    target = Target(provider="x", dialect="openai-responses", model="m", capabilities=Capabilities(reasoning_efforts=("low", "none")))
+    target = Target(
+        provider="x",
+        dialect="openai-responses",
+        model="m",
+        capabilities=Capabilities(reasoning_efforts=("low", "none")),
+    )
     assert encode(HI, target, options=Options(reasoning_effort="none"))["reasoning"] == {"effort": "none"}
     with pytest.raises(UnsupportedOption, match="low, none"):
         encode(HI, target, options=Options(reasoning_effort="max"))
@@ -423,7 +550,10 @@ def test_a_summary_is_asked_for_where_the_provider_gives_one() -> None:
     quirks = Quirks(reasoning_summary="auto")
     target = Target(provider="openai", dialect="openai-responses", model="o9", quirks=quirks)
     assert encode(HI, target)["reasoning"] == {"summary": "auto"}
-    assert encode(HI, target, options=Options(reasoning_effort="low"))["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert encode(HI, target, options=Options(reasoning_effort="low"))["reasoning"] == {
+        "effort": "low",
+        "summary": "auto",
+    }
     assert encode(HI, target, options=Options(reasoning_effort="none"))["reasoning"] == {"effort": "none"}
     own = Options(extensions={"openai": {"reasoning": {"summary": "detailed"}}})
     assert encode(HI, target, options=own)["reasoning"] == {"summary": "detailed"}
@@ -476,7 +606,11 @@ def test_an_item_that_a_caller_wrote_for_this_provider_is_sent() -> None:
 
 def test_a_plain_history_of_somebody_else_takes_the_short_forms() -> None:
     other = Origin(provider="anthropic", dialect="anthropic", model="claude-x")
-    parts = [ThinkingPart(text="hm", signature="S"), TextPart(text="a"), ToolCall(id="toolu_1", name="add", arguments={"a": 1})]
+    parts = [
+        ThinkingPart(text="hm", signature="S"),
+        TextPart(text="a"),
+        ToolCall(id="toolu_1", name="add", arguments={"a": 1}),
+    ]
     body = encode([*HI, Message(role="assistant", parts=parts, origin=other), result("2", "toolu_1")])
     assert body["input"] == [
         {"role": "user", "content": "hi"},
@@ -521,18 +655,26 @@ def test_structured_output() -> None:
     assert (form["strict"], form["description"], form["schema"]["additionalProperties"]) == (True, "A city.", False)
     assert encode(HI, output_format=OutputFormat(type="json"))["text"] == {"format": {"type": "json_object"}}
     assert "text" not in encode(HI, output_format=OutputFormat())
-    none = Target(provider="x", dialect="openai-responses", model="old", capabilities=Capabilities(structured_output=False))
+    none = Target(
+        provider="x", dialect="openai-responses", model="old", capabilities=Capabilities(structured_output=False)
+    )
     with pytest.raises(UnsupportedOption, match="old"):
         encode(HI, none, output_format=strict)
 
 
 def test_extensions_are_merged_by_namespace() -> None:
     extensions = {
-        "openai": {"tools": [{"type": "web_search"}], "include": ["web_search_call.action.sources"], "text": {"verbosity": "low"}},
+        "openai": {
+            "tools": [{"type": "web_search"}],
+            "include": ["web_search_call.action.sources"],
+            "text": {"verbosity": "low"},
+        },
         "openai-responses": {"service_tier": "flex"},
         "anthropic": {"betas": ["b"]},
     }
-    request = Request.make(HI, tools=[ADD], options=Options(extensions=extensions), output_format=OutputFormat(type="json"))
+    request = Request.make(
+        HI, tools=[ADD], options=Options(extensions=extensions), output_format=OutputFormat(type="json")
+    )
     call = CODEC.encode(request, TARGET, stream=True)
     assert [tool["type"] for tool in call.body["tools"]] == ["function", "web_search"]
     assert call.body["include"] == ["reasoning.encrypted_content", "web_search_call.action.sources"]

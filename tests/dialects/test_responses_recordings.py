@@ -77,7 +77,9 @@ def raw_response(events: Events) -> dict[str, Any]:
 
 
 def text_deltas(events: Events, kind: str) -> str:
-    return "".join(data["delta"] for _, data in events if isinstance(data, dict) and data.get("type") == f"response.{kind}.delta")
+    return "".join(
+        data["delta"] for _, data in events if isinstance(data, dict) and data.get("type") == f"response.{kind}.delta"
+    )
 
 
 def visible_reasoning(item: dict[str, Any]) -> str:
@@ -103,7 +105,9 @@ def check_against(completion: Completion, response: dict[str, Any]) -> None:
     assert completion.text == "".join(part["text"] for part in texts)
     assert completion.message.refusal == "".join(part["refusal"] for part in content_parts(items, "refusal"))
     cited = [citation for part in parts if isinstance(part, TextPart) for citation in part.citations]
-    assert [citation.extra["openai"] for citation in cited] == [note for part in texts for note in part.get("annotations") or []]
+    assert [citation.extra["openai"] for citation in cited] == [
+        note for part in texts for note in part.get("annotations") or []
+    ]
 
     reasoning = [item for item in items if item["type"] == "reasoning"]
     thinking = [part for part in parts if isinstance(part, ThinkingPart)]
@@ -111,7 +115,9 @@ def check_against(completion: Completion, response: dict[str, Any]) -> None:
     assert [part.opaque for part in thinking] == [item.get("encrypted_content") or None for item in reasoning]
 
     calls = [item for item in items if item["type"] in ("function_call", "custom_tool_call")]
-    assert [(call.id, call.name) for call in completion.tool_calls] == [(item["call_id"], item["name"]) for item in calls]
+    assert [(call.id, call.name) for call in completion.tool_calls] == [
+        (item["call_id"], item["name"]) for item in calls
+    ]
     for call, item in zip(completion.tool_calls, calls, strict=True):
         wanted = json.loads(item["arguments"] or "{}") if item["type"] == "function_call" else {"input": item["input"]}
         assert call.arguments == wanted
@@ -122,7 +128,9 @@ def check_against(completion: Completion, response: dict[str, Any]) -> None:
     server = [part for part in parts if isinstance(part, ServerToolPart)]
     images = {part.extra["openai"]["result_of"]: part for part in parts if isinstance(part, MediaPart)}
     restored = [
-        {**(part.payload or {}), "result": base64.b64encode(images[part.id].data or b"").decode()} if part.id in images else part.payload
+        {**(part.payload or {}), "result": base64.b64encode(images[part.id].data or b"").decode()}
+        if part.id in images
+        else part.payload
         for part in server
     ]
     assert restored == others
@@ -168,7 +176,9 @@ def expected_back(response: dict[str, Any]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for item in response["output"]:
         if item["type"] == "message" and item.get("role", "assistant") == "assistant":
-            content = [{k: v for k, v in part.items() if v not in (None, []) or k == "annotations"} for part in item["content"]]
+            content = [
+                {k: v for k, v in part.items() if v not in (None, []) or k == "annotations"} for part in item["content"]
+            ]
             content = [part for part in content if part.get("text") or part.get("refusal") or part.get("annotations")]
             if content:
                 out.append({**without_nulls(item), "content": content})
@@ -212,13 +222,17 @@ def test_a_server_that_sends_only_item_ends_gives_the_same_completion(events: Ev
         for name, data in events
         if isinstance(data, dict) and data["type"] in (*TERMINAL, "response.created", "response.output_item.done")
     ]
-    ends.sort(key=lambda event: (event[1].get("output_index", -1 if event[1]["type"] == "response.created" else 10**6)))
+    ends.sort(key=lambda event: event[1].get("output_index", -1 if event[1]["type"] == "response.created" else 10**6))
     assert comparable(outcome(replay(CODEC, ends, target()))) == comparable(outcome(replay(CODEC, events, target())))
 
 
 @pytest.mark.parametrize(("events", "exchange"), STREAMED)
-def test_a_stream_cut_between_any_two_events_is_one_error_with_all_text_so_far(events: Events, exchange: Exchange) -> None:
-    end = next((n for n, (_, data) in enumerate(events) if isinstance(data, dict) and data["type"] in TERMINAL), len(events))
+def test_a_stream_cut_between_any_two_events_is_one_error_with_all_text_so_far(
+    events: Events, exchange: Exchange
+) -> None:
+    end = next(
+        (n for n, (_, data) in enumerate(events) if isinstance(data, dict) and data["type"] in TERMINAL), len(events)
+    )
     for n in range(end + 1):
         seen = replay(CODEC, events[:n], target())
         completion = outcome(seen)
@@ -275,7 +289,9 @@ def _shared(first: Exchange, second: Exchange) -> list[tuple[dict[str, Any], dic
     response = raw_response(parsed(first.body)) if first.is_sse else json.loads(first.body)
     model = response.get("model") or "gpt-x"
     message = decode(CODEC, response, target(model)).message
-    ours = {_key(item): item for item in sent_back(message, model, store=True) if item.get("type", "message") != "message"}
+    ours = {
+        _key(item): item for item in sent_back(message, model, store=True) if item.get("type", "message") != "message"
+    }
     # The client of the tool-search recordings writes its own search calls instead of what it received.
     mine_only = ("function_call_output", "custom_tool_call_output", "tool_search_call", "tool_search_output")
     theirs = [item for item in second.request["input"] if item.get("type") not in mine_only]
@@ -303,7 +319,12 @@ def test_a_recorded_error_answer_is_an_error_of_the_right_kind(exchange: Exchang
     except ValueError:
         body = exchange.body
     info = CODEC.error(exchange.status, {}, body, target())
-    kinds = {400: ("bad_request", "not_found"), 401: ("authentication",), 429: ("rate_limited",), 500: ("server_error",)}
+    kinds = {
+        400: ("bad_request", "not_found"),
+        401: ("authentication",),
+        429: ("rate_limited",),
+        500: ("server_error",),
+    }
     assert info.kind in kinds[exchange.status]
 
 

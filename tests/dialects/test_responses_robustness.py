@@ -23,7 +23,12 @@ CALL = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "ar
 CUSTOM = {"type": "custom_tool_call", "id": "ct", "call_id": "c2", "name": "sql", "input": "SELECT"}
 SEARCH = {"type": "web_search_call", "id": "ws", "action": {"query": "q"}}
 IMAGE = {"type": "image_generation_call", "id": "ig", "result": "AAAA", "output_format": "png"}
-USAGE = {"input_tokens": 3, "input_tokens_details": {"cached_tokens": 1}, "output_tokens": 4, "output_tokens_details": {"reasoning_tokens": 1}}
+USAGE = {
+    "input_tokens": 3,
+    "input_tokens_details": {"cached_tokens": 1},
+    "output_tokens": 4,
+    "output_tokens_details": {"reasoning_tokens": 1},
+}
 ITEMS: list[dict[str, Any]] = [REASONING, MESSAGE, CALL, CUSTOM, SEARCH, IMAGE]
 RESPONSE = {"id": "r", "model": "o9", "status": "completed", "output": ITEMS, "usage": USAGE, "service_tier": "default"}
 
@@ -63,7 +68,15 @@ FULL = _events(
     {"type": "response.completed", "response": RESPONSE},
 )
 SHORT = [FULL[0], FULL[-1]]
-FAILED = [*FULL[:7], *_events({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "no"}}})]
+FAILED = [
+    *FULL[:7],
+    *_events(
+        {
+            "type": "response.failed",
+            "response": {"status": "failed", "error": {"code": "server_error", "message": "no"}},
+        }
+    ),
+]
 
 
 def test_the_streams_are_sound_before_they_are_damaged() -> None:

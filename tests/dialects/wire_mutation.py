@@ -50,7 +50,10 @@ def damaged(draw: st.DrawFn, streams: list[Events]) -> Events:
             case "cut":
                 del events[at:]
             case "replace":
-                events[at] = (draw(st.sampled_from([None, "error", events[at][0]])), copy.deepcopy(draw(st.sampled_from(JUNK))))
+                events[at] = (
+                    draw(st.sampled_from([None, "error", events[at][0]])),
+                    copy.deepcopy(draw(st.sampled_from(JUNK))),
+                )
             case how:
                 places = _places(events[at][1])
                 if places:
