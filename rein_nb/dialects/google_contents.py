@@ -26,9 +26,6 @@ UNSIGNED = "skip_thought_signature_validator"
 """What Gemini 3 accepts in place of the signature of a call that another model made
 (https://ai.google.dev/gemini-api/docs/thought-signatures)."""
 
-CONTINUED = "[The earlier part of this conversation is not shown.]"
-"""A user turn to begin with, where a history begins with the model's: Google refuses such contents."""
-
 _NEEDS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)|gemini-(?:pro|flash|flash-lite)-latest")
 _FILE = re.compile(r"^files/[a-z0-9-]+$")
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -66,14 +63,12 @@ def contents(messages: Sequence[Message], target: Target) -> list[Part]:
             parts = [_response(part, issued) for part in message.parts if isinstance(part, ToolResult)]
             out.append({"role": "user", "parts": parts})
         elif message.role == "user":
-            _append(out, "user", [_user_part(part) for part in message.parts])
+            _append(out, "user", [wire for part in message.parts if (wire := _user_part(part))])
         else:
             marked = [
                 {"text": f"<system>\n{part.text}\n</system>"} for part in message.parts if isinstance(part, TextPart)
             ]
             _append(out, "user", marked)
-    if out and out[0]["role"] == "model":
-        out.insert(0, {"role": "user", "parts": [{"text": CONTINUED}]})
     return out
 
 
@@ -145,6 +140,8 @@ def _response(result: ToolResult, issued: set[str]) -> Part:
 
 
 def _user_part(part: Any) -> Part:
+    if isinstance(part, ServerToolPart):
+        return part.payload or {}
     wire = media_part(part) if isinstance(part, MediaPart) else {"text": part.text}
     return {**wire, **part.extra.get(NAMESPACE, {}).get("beside", {})}
 

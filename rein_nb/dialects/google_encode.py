@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rein_nb.dialects.base import Target, WireCall
-from rein_nb.dialects.google_contents import CONTINUED, contents, system_parts
+from rein_nb.dialects.google_contents import contents, system_parts
 from rein_nb.dialects.google_decode import NAMESPACE
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.handoff_rules import model_family
@@ -66,8 +66,6 @@ def encode_body(request: Request, target: Target) -> tuple[Body, list[str], dict
     body: Body = {"contents": contents(rest, target)}
     if not body["contents"]:
         raise InvalidRequest("Google needs at least one message that is not a system message, with something in it")
-    if body["contents"][0]["parts"][0].get("text") == CONTINUED:
-        warnings.append("the history begins with the model's turn: a user turn was put before it")
     if system:
         body["systemInstruction"] = {"parts": system}
     if request.tools:

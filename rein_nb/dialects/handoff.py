@@ -12,6 +12,7 @@ Run before encoding, by every codec. What it promises about `Handoff.messages`:
   provider, dialect and model family (`handoff_rules.same_origin`). Elsewhere it is left out, never turned into text. Reasoning
   in plain text stays within its provider and dialect.
 - Elsewhere a refusal becomes assistant text, and media that the target does not read become a visible placeholder.
+- Where the target wants the user's turn first and the history begins with the model's, a short user turn is put before it.
 - A malformed call goes out with empty arguments and has a result that says what was wrong.
 - No empty blocks, no empty messages, no unpaired surrogates. System messages stay where they are. Merging neighbours of one
   role is left to the codec.
@@ -29,6 +30,7 @@ from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff_pairs import pair
 from rein_nb.dialects.handoff_rules import (
     NO_USER_AFTER_RESULTS,
+    USER_FIRST,
     accepts_media,
     id_rule,
     result_media,
@@ -54,6 +56,9 @@ INTERRUPTED = (
     "Check before repeating it.]"
 )
 """What the model reads as the result of a call that has none."""
+
+CONTINUED = "[The earlier part of this conversation is not shown.]"
+"""What stands as the user's first turn where a history begins with the model's."""
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -118,8 +123,18 @@ class _Pass:
                 self._keep(message, [part for part in map(_cleaned, message.parts) if not self._empty(part)])
             else:
                 self._user(at, message)
+        self._begin()
         renamed = {wire: name for name, wire in self.names.items() if wire != name}
         return Handoff(self.out, list(self.warnings), self.repairs, renamed)
+
+    def _begin(self) -> None:
+        if self.target.dialect not in USER_FIRST:
+            return
+        n = next((n for n, message in enumerate(self.out) if message.role not in ("system", "developer")), None)
+        if n is not None and self.out[n].role == "assistant":
+            self.out.insert(n, _message("user", [TextPart(text=CONTINUED)]))
+            self.repairs += 1
+            self._warn("the history begins with the model's turn: a user turn was put before it")
 
     def _name(self) -> None:
         rule = id_rule(self.target)
@@ -313,7 +328,9 @@ class _Pass:
                 if self.target.dialect in part.extra or self.target.provider in part.extra:
                     parts.append(part)
                 else:
-                    self._warn(f"a {part.name or 'server tool'!r} block of a user message was left out: it is not for {self.target.provider}")
+                    self._warn(
+                        f"a {part.name or 'server tool'!r} block of a user message was left out: it is not for {self.target.provider}"
+                    )
         self._keep(message, [part for part in parts if not self._empty(part)], "user")
 
     def _orphan(self, result: ToolResult) -> list[Any]:

@@ -200,6 +200,9 @@ RESULT_MEDIA: dict[str, frozenset[str]] = {
 
 _MEDIA_OF_PROVIDER: dict[str, dict[str, MediaRule]] = {"deepseek": {}}
 
+USER_FIRST = frozenset({"anthropic", "google", "google-code-assist"})
+"""Dialects that refuse a conversation which begins with the model's turn (C058)."""
+
 NO_USER_AFTER_RESULTS = frozenset({"mistral"})
 """Providers that refuse a user message directly after tool results."""
 

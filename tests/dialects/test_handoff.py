@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rein_nb.dialects.base import Capabilities, Quirks, Target
-from rein_nb.dialects.handoff import INTERRUPTED, handoff
+from rein_nb.dialects.handoff import CONTINUED, INTERRUPTED, Handoff, handoff
 from rein_nb.dialects.handoff_rules import id_rule, model_family, same_origin, wire_names
 from rein_nb.ir import (
     Citation,
@@ -68,6 +69,13 @@ def shape(messages: list[Message]) -> list[tuple[str, ...]]:
     return [(message.role, *map(word, message.parts)) for message in messages]
 
 
+def after_go(history: list[Message], target: Target) -> Handoff:
+    """The hand-off of a history that begins with the user, without that first message."""
+    healed = handoff([user("go"), *history], target)
+    assert healed.messages[0] == user("go")
+    return replace(healed, messages=healed.messages[1:])
+
+
 # -- every call has exactly one result ---------------------------------------------------------------
 
 
@@ -102,7 +110,7 @@ def test_C027_a_real_result_wins_over_an_interrupted_one_wherever_it_arrives() -
         result("toolu_1", "late but real"),
         result("toolu_2", "/home"),
     ]
-    healed = handoff(history, CLAUDE)
+    healed = after_go(history, CLAUDE)
     assert shape(healed.messages) == [
         ("assistant", "call toolu_1", "call toolu_2"),
         ("tool", "result toolu_1: late but real", "result toolu_2: /home"),
@@ -181,7 +189,7 @@ def test_a_sound_history_is_passed_on_as_it_is() -> None:
 
 
 def test_of_two_real_results_the_later_is_sent_and_a_warning_says_so() -> None:
-    healed = handoff([assistant(call("toolu_1")), result("toolu_1", "old"), result("toolu_1", "new")], CLAUDE)
+    healed = after_go([assistant(call("toolu_1")), result("toolu_1", "old"), result("toolu_1", "new")], CLAUDE)
     assert shape(healed.messages)[1:] == [("tool", "result toolu_1: new")]
     assert "repeated" in healed.warnings[0]
 
@@ -196,6 +204,16 @@ def test_a_result_before_its_call_does_not_answer_it() -> None:
 def test_a_tool_message_without_a_call_id_becomes_user_text() -> None:
     healed = handoff([user("go"), Message(role="tool", content="3")], CHAT)
     assert shape(healed.messages) == [("user", "go"), ("user", "3")]
+
+
+@every_target
+def test_C058_a_history_that_begins_with_the_model_gets_a_user_turn_where_the_target_needs_one(target: Target) -> None:
+    history = [Message(role="system", content="s"), assistant("and so on"), user("go on")]
+    sent = handoff(history, target).messages
+    needed = target.dialect in ("anthropic", "google", "google-code-assist")
+    assert shape(sent)[1:-2] == ([("user", CONTINUED)] if needed else [])
+    assert sent[0] is history[0]
+    assert handoff(sent, target).messages == sent
 
 
 # -- ids ---------------------------------------------------------------------------------------------
@@ -225,15 +243,15 @@ def test_C060_ids_are_mapped_one_to_one_to_what_the_target_accepts(target: Targe
 def test_C060_mistral_ids_have_nine_characters_and_a_quirk_asks_for_them_too() -> None:
     quirky = Target(provider="mine", dialect="openai-chat", model="m", quirks=Quirks(call_ids="alnum9"))
     for target in (MISTRAL, quirky):
-        (made,) = handoff([assistant(call("call_1"))], target).messages[0].tool_calls
+        (made,) = after_go([assistant(call("call_1"))], target).messages[0].tool_calls
         assert re.fullmatch(r"[A-Za-z0-9]{9}", made.id)
 
 
 def test_ids_that_a_server_issued_go_back_to_it_as_they_are() -> None:
     kimi = Target(provider="moonshot", dialect="openai-chat", model="kimi")
     history = [assistant(call("functions.ls:0"), origin=kimi.origin), result("functions.ls:0", "L")]
-    assert handoff(history, kimi).messages[0].tool_calls[0].id == "functions.ls:0"
-    assert handoff(history, CLAUDE).messages[0].tool_calls[0].id != "functions.ls:0"
+    assert after_go(history, kimi).messages[0].tool_calls[0].id == "functions.ls:0"
+    assert after_go(history, CLAUDE).messages[0].tool_calls[0].id != "functions.ls:0"
 
 
 @every_target
@@ -243,7 +261,7 @@ def test_ids_used_again_in_later_turns_are_told_apart(target: Target) -> None:
         assistant(call("call00000", n=2)), result("call00000", "two"),
         assistant(call("call00000", n=3)), result("call00000", "three"),
     ]  # fmt: skip
-    healed = handoff(history, target).messages
+    healed = after_go(history, target).messages
     ids = [part.id for message in healed for part in message.tool_calls]
     assert len(set(ids)) == 3
     assert ids[0] == "call00000"
@@ -265,7 +283,7 @@ def test_C057_calls_without_ids_are_paired_by_name_then_by_order(target: Target)
             ],
         ),
     ]
-    calls, results = handoff(history, target).messages
+    calls, results = after_go(history, target).messages
     ids = [part.id for part in calls.tool_calls]
     assert len(set(ids)) == 3
     assert all(ids)
@@ -286,7 +304,7 @@ def test_C054_names_are_mapped_one_to_one_and_the_same_way_each_time() -> None:
 
 def test_C054_calls_in_a_history_go_out_under_the_wire_name_and_come_back_under_ours() -> None:
     history = [assistant(call("c1", "files/read"), call("c2", "ls")), result("c1", "F"), result("c2", "L")]
-    healed = handoff(history, GEMINI)
+    healed = after_go(history, GEMINI)
     wire = healed.messages[0].tool_calls[0].name
     assert healed.tool_names == {wire: "files/read"}
     assert [r.name for r in healed.messages[1].tool_results] == [wire, "ls"]
@@ -304,7 +322,7 @@ def test_C024_signed_thinking_goes_back_to_its_origin_before_the_call() -> None:
     )
     loaded = Message.model_validate_json(turn.model_dump_json())
     target = Target(provider="anthropic", dialect="anthropic", model="claude-x")
-    assert handoff([loaded, result("toolu_1", "4.2 m")], target).messages[0] == turn
+    assert after_go([loaded, result("toolu_1", "4.2 m")], target).messages[0] == turn
 
 
 @pytest.mark.parametrize(
@@ -341,7 +359,7 @@ def test_C061_foreign_reasoning_stays_here_and_is_found_again(origin: Origin | N
 
 
 def test_thinking_without_a_signature_never_goes_to_anthropic() -> None:
-    healed = handoff([assistant(ThinkingPart(text="cut off"), "Hi", origin=CLAUDE.origin)], CLAUDE)
+    healed = after_go([assistant(ThinkingPart(text="cut off"), "Hi", origin=CLAUDE.origin)], CLAUDE)
     assert shape(healed.messages) == [("assistant", "Hi")]
 
 
@@ -353,9 +371,9 @@ def test_C062_plain_reasoning_stays_within_its_provider() -> None:
         assistant(ThinkingPart(text="Foreign."), call("t2", "wx", c="Rome"), origin=CLAUDE.origin),
         result("t2", "sun", name="wx"),
     ]
-    healed = handoff(history, DEEPSEEK).messages
+    healed = after_go(history, DEEPSEEK).messages
     assert [message.thinking for message in healed if message.role == "assistant"] == ["Need the tool.", ""]
-    assert [message.thinking for message in handoff(history, CHAT).messages if message.role == "assistant"] == ["", ""]
+    assert [message.thinking for message in after_go(history, CHAT).messages if message.role == "assistant"] == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +401,7 @@ def test_different_models_are_different_families(a: str, b: str) -> None:
 
 def test_citations_keep_what_all_providers_understand() -> None:
     cited = Citation(source="https://example.org", title="T", quote="q", extra={"anthropic": {"encrypted_index": "E"}})
-    healed = handoff([assistant(TextPart(text="as said", citations=[cited]), origin=CLAUDE.origin)], CHAT)
+    healed = after_go([assistant(TextPart(text="as said", citations=[cited]), origin=CLAUDE.origin)], CHAT)
     (part,) = healed.messages[0].parts
     assert isinstance(part, TextPart)
     assert part.citations == [Citation(source="https://example.org", title="T", quote="q")]
@@ -392,8 +410,8 @@ def test_citations_keep_what_all_providers_understand() -> None:
 def test_C050_an_empty_text_part_with_a_thought_signature_is_kept_for_google_only() -> None:
     signed = TextPart(text="", extra={"google": {"thought_signature": "c2lnMg=="}})
     history = [assistant(call("c1"), signed, origin=GEMINI.origin), result("c1", "L", name="ls")]
-    assert handoff(history, GEMINI).messages[0].parts[-1] == signed
-    assert shape(handoff(history, CLAUDE).messages)[0] == ("assistant", "call c1")
+    assert after_go(history, GEMINI).messages[0].parts[-1] == signed
+    assert shape(after_go(history, CLAUDE).messages)[0] == ("assistant", "call c1")
 
 
 def test_C040_a_reasoning_item_that_nothing_follows_is_not_sent() -> None:
@@ -437,12 +455,12 @@ def test_media_of_a_result_follow_it_where_results_hold_only_text() -> None:
         assistant(call("call_1", "plot")),
         Message(role="tool", parts=[ToolResult(tool_call_id="call_1", name="plot", content=["done", PNG])]),
     ]
-    assert shape(handoff(history, CHAT).messages)[1:] == [
+    assert shape(after_go(history, CHAT).messages)[1:] == [
         ("tool", "result call_1: done[The image 'plot.png' is in the next message.]"),
         ("user", "[The image 'plot.png' that plot returned:]", "media"),
     ]
-    assert handoff(history, CLAUDE).messages[1] is history[1]
-    assert "left out" in handoff(history, MISTRAL).messages[1].tool_results[0].text
+    assert after_go(history, CLAUDE).messages[1] is history[1]
+    assert "left out" in after_go(history, MISTRAL).messages[1].tool_results[0].text
 
 
 def test_an_image_that_the_model_made_goes_back_to_it_and_is_named_elsewhere() -> None:
@@ -454,7 +472,7 @@ def test_an_image_that_the_model_made_goes_back_to_it_and_is_named_elsewhere() -
 @every_target
 def test_C078_a_malformed_call_goes_out_with_empty_arguments_and_says_what_was_wrong(target: Target) -> None:
     broken = ToolCall.model_validate({"id": "c11111111", "name": "delete_rows", "arguments": '{"where": "id = 7'})
-    healed = handoff([assistant(broken)], target)
+    healed = after_go([assistant(broken)], target)
     (sent,) = healed.messages[0].tool_calls
     assert (sent.arguments, sent.raw_arguments, sent.error, sent.arguments_text) == ({}, None, None, "{}")
     (told,) = healed.messages[1].tool_results
@@ -462,7 +480,7 @@ def test_C078_a_malformed_call_goes_out_with_empty_arguments_and_says_what_was_w
     assert "Not run" in told.text
     assert "id = 7" in told.text
     assert broken.raw_arguments == '{"where": "id = 7'
-    kept = handoff([assistant(broken), result("c11111111", "bad JSON", status="error")], target)
+    kept = after_go([assistant(broken), result("c11111111", "bad JSON", status="error")], target)
     assert kept.messages[1].tool_results[0].text == "bad JSON"
 
 
