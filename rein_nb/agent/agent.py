@@ -18,9 +18,9 @@ from rein_nb.agent.limits import Limits
 from rein_nb.agent.loop import run_loop
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import Listener, RunState, Setup
+from rein_nb.agent.state import RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, all_events, as_chunks
-from rein_nb.ir import InvalidRequest, MediaPart, Message, ProviderError, StreamChunk, TextPart
+from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
 from rein_nb.llm import LLM, as_messages, as_options
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, Toolset
@@ -208,14 +208,16 @@ class Agent:
         InvalidRequest
             For what is wrong with the call itself.
         """
-        return aio.run_sync(self._checked(self._new_run(prompt, overrides)))
+        run = self._new_run(prompt, overrides)
+        return raise_for(run, aio.run_sync(self._shielded(run)))
 
     async def arun(self, prompt: Prompt | None = None, **overrides: Any) -> AgentResult:
         """`run` for asynchronous code, in the caller's own event loop. Cancelling the task stops the run first.
 
         A limit or a cancelled token ends with a result, a provider's fault raises.
         """
-        return await self._checked(self._new_run(prompt, overrides))
+        run = self._new_run(prompt, overrides)
+        return raise_for(run, await self._shielded(run))
 
     def events(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[AgentEvent]:
         """The run as events, `AgentEnd` last. Never raises for what a provider or a tool did."""
@@ -231,7 +233,7 @@ class Agent:
         """Run in the background, on rein_nb's own loop, and return at once."""
         run = self._new_run(prompt, overrides)
         handle = AgentRun(run)
-        return handle._begin(aio.submit(self._checked(run)))
+        return handle._begin(aio.submit(self._shielded(run)))
 
     def as_tool(self, name: str | None = None, description: str | None = None, **options: Any) -> Tool:
         """This agent as a tool of another: each call is a conversation of its own that starts from this agent's.
@@ -274,16 +276,6 @@ class Agent:
             return await run_loop(run)
         finally:
             self._take_over(run)
-
-    async def _checked(self, run: RunState) -> AgentResult:
-        result = await self._shielded(run)
-        if run.exception is not None:
-            raise run.exception
-        if result.stop_reason == "error" and result.error is not None:
-            error = result.error.to_exception(result.completion)
-            error.result = result
-            raise error
-        return result
 
     async def _shielded(self, run: RunState) -> AgentResult:
         task = asyncio.ensure_future(self._drive(run))
@@ -390,6 +382,3 @@ def _changed(setup: Setup, overrides: Mapping[str, Any]) -> Setup:
 def _has_native_output(llm: LLM) -> bool:
     target = llm.target() if hasattr(llm, "target") else None
     return bool(target is not None and target.capabilities.structured_output)
-
-
-__all__ = ["Agent", "Listener", "Prompt", "ProviderError", "as_prompt"]

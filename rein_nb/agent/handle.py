@@ -13,7 +13,7 @@ from typing import Any
 from rein_nb import aio
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import RunState
+from rein_nb.agent.state import RunState, as_user_message, raise_for
 from rein_nb.ir import Message
 
 _END = object()
@@ -82,7 +82,7 @@ class AgentRun:
         while True:
             step = 0.1 if left is None else min(0.1, left)
             try:
-                return self._work.result(step)
+                return raise_for(self._run, self._work.result(step))
             except (TimeoutError, FutureTimeout):
                 if self._work.done():
                     raise
@@ -100,7 +100,7 @@ class AgentRun:
             await asyncio.wait((waiter,), timeout=0.1)
             if not waiter.done():
                 waiter.cancel()
-        return self._work.result()
+        return raise_for(self._run, self._work.result())
 
     def _shadow(self) -> Future[AgentResult]:
         """A future that ends with the run, and whose cancellation does not touch it."""
@@ -206,8 +206,3 @@ class AgentRun:
                     return
         finally:
             unsubscribe()
-
-
-def as_user_message(message: str | Message) -> Message:
-    """A user message from text."""
-    return message if isinstance(message, Message) else Message(role="user", content=message)

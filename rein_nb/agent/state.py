@@ -292,3 +292,22 @@ class RunState:
                 duration_s=time.perf_counter() - self._clock if self._clock else None,
             )
         return self.result
+
+
+def as_user_message(message: str | Message) -> Message:
+    """A user message from text."""
+    return message if isinstance(message, Message) else Message(role="user", content=message)
+
+
+def raise_for(run: RunState, result: AgentResult) -> AgentResult:
+    """The result, unless the run was ended by a fault or an exception: then that is raised.
+
+    Called in the caller's own code, never inside the loop's task, where a KeyboardInterrupt would tear down the event loop.
+    """
+    if run.exception is not None:
+        raise run.exception
+    if result.stop_reason == "error" and result.error is not None:
+        error = result.error.to_exception(result.completion)
+        error.result = result
+        raise error
+    return result

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from rein_nb.agent.events import AgentEnd, AgentEvent, MessageEnd, MessageUpdate
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import RunState
-from rein_nb.ir import InvalidRequest, StreamChunk, TextDelta, ThinkingDelta
+from rein_nb.agent.state import RunState, as_user_message
+from rein_nb.ir import InvalidRequest, Message, StreamChunk, TextDelta, ThinkingDelta
 
 T = TypeVar("T")
 
@@ -92,6 +92,14 @@ class EventStream(AsyncIterator[T], Generic[T]):
     def cancel(self, reason: str | None = None) -> None:
         """Stop the run; the remaining events, `AgentEnd` last, still come. From any thread."""
         self.run.stop("cancelled", reason)
+
+    def steer(self, message: str | Message) -> None:
+        """Say something to the running agent: it reads it before its next model call."""
+        self.run.steering.append(as_user_message(message))
+
+    def follow_up(self, message: str | Message) -> None:
+        """Say something that the agent takes up when it would otherwise be done."""
+        self.run.follow_ups.append(as_user_message(message))
 
     async def aclose(self) -> None:
         """Leave: stop the run and wait until it has wound down."""

@@ -49,7 +49,8 @@ async def ask_model(run: RunState) -> Completion:
         run.add_usage(completion.usage)
         error = completion.error
         if _provider_could_not_read(completion) and not completion.tool_calls and not run.token.is_cancelled:
-            malformed += 1
+            # The driver may have asked again already.
+            malformed += 1 + completion.timing.retries
             if malformed <= MALFORMED_RETRIES and run.stop_reason is None:
                 run.emit(
                     Notice(kind="retry", message="the provider could not read the model's tool call; asking again")

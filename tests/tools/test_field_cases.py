@@ -183,7 +183,7 @@ async def test_C069_the_decorator_on_a_method_works_through_an_instance() -> Non
 async def test_C071_values_without_a_json_type_become_valid_json() -> None:
     def t() -> Any:
         return {
-            "at": dt.datetime(2024, 5, 1, tzinfo=dt.timezone.utc), "d": decimal.Decimal("1.10"),
+            "at": dt.datetime(2024, 5, 1, tzinfo=dt.UTC), "d": decimal.Decimal("1.10"),
             "p": pathlib.PurePosixPath("/x"), "s": {1}, "n": float("nan"), "b": b"\xff", 3: "int key",
         }  # fmt: skip
 

@@ -10,11 +10,11 @@ import functools
 import pathlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Optional, TypeVar, Union
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, create_model
-from typing_extensions import NotRequired, TypedDict, Unpack
+from typing_extensions import TypedDict, Unpack
 
 from rein_nb.ir import ToolCall
 from rein_nb.tools import Tool, ToolContext

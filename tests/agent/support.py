@@ -1,0 +1,93 @@
+"""Helpers for the agent's tests: what a valid transcript is, and event grammar."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rein_nb.agent import heal
+from rein_nb.agent.events import AgentEnd, AgentEvent
+from rein_nb.dialects.base import Target
+from rein_nb.dialects.handoff import handoff
+from rein_nb.ir import Message, ToolCall
+
+TARGETS = [
+    Target(provider="openai", dialect="openai-responses", model="m"),
+    Target(provider="openai-chat", dialect="openai-chat", model="m"),
+    Target(provider="anthropic", dialect="anthropic", model="m"),
+    Target(provider="deepseek", dialect="openai-chat", model="m"),
+    Target(provider="google", dialect="google", model="m"),
+    Target(provider="mistral", dialect="openai-chat", model="m"),
+]
+
+
+def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall(id=id, name=name, arguments=arguments)
+
+
+def assert_valid(messages: Sequence[Message]) -> None:
+    """Every call has exactly one result, right behind its message and in order; nothing is left to repair for anybody."""
+    expected: list[str] = []
+    for message in messages:
+        results = message.tool_results
+        if results:
+            assert message.role == "tool"
+            assert [r.tool_call_id for r in results] == expected[: len(results)], [m.role for m in messages]
+            del expected[: len(results)]
+            continue
+        assert not expected, f"calls without a result: {expected}"
+        expected = [c.id for c in message.tool_calls]
+    assert not expected, f"calls without a result at the end: {expected}"
+    healed = heal(messages)
+    assert healed.repaired == []
+    assert healed.messages == list(messages)
+    for target in TARGETS:
+        assert handoff(messages, target).repairs == 0, target.dialect
+
+
+def assert_event_grammar(events: Sequence[AgentEvent]) -> None:
+    """`AgentStart` first, exactly one `AgentEnd`, last; numbers without gaps; calls start before they end; turns are closed in order."""
+    assert events[0].type == "agent_start"
+    assert [e.type for e in events].count("agent_end") == 1
+    assert isinstance(events[-1], AgentEnd)
+    assert [e.seq for e in events] == list(range(len(events)))
+    assert len({e.run_id for e in events}) == 1
+    open_turn = None
+    message_open = False
+    running: set[str] = set()
+    for event in events:
+        if event.type == "turn_start":
+            assert open_turn is None
+            open_turn = event.turn
+        elif event.type == "turn_end":
+            assert open_turn == event.turn
+            assert not running
+            open_turn = None
+        elif event.type == "message_start":
+            assert not message_open
+            message_open = True
+        elif event.type == "message_update":
+            assert message_open
+        elif event.type == "message_end":
+            assert message_open
+            message_open = False
+        elif event.type == "tool_execution_start":
+            assert event.call.id not in running
+            running.add(event.call.id)
+        elif event.type == "tool_execution_update":
+            assert event.call_id in running
+        elif event.type == "tool_execution_end":
+            running.discard(event.call.id)
+    assert not running
+    assert not message_open
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        await asyncio.sleep(0.01)
+    return False
