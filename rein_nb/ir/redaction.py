@@ -64,7 +64,7 @@ _ASSIGNED = re.compile(
     r"""(?ix)
     ( \b(?:[A-Za-z0-9]+[-_])*(?:api[-_]?key|secret|access[-_]?token|refresh[-_]?token|auth[-_]?token|password|passwd|
         secret[-_]?access[-_]?key|account[-_]?key|private[-_]?key|subscription[-_]?key|session[-_]?token)
-      ["']?\s*[:=]\s*["']? )
+      \\?["']?\s*[:=]\s*\\?["']? )  # quotes may be escaped: JSON text within JSON
     ( (?!\[redacted\]) [^\s"',;&}\])<>]{8,} )
     """
 )
