@@ -1,7 +1,8 @@
 """The dialect of ``POST /chat/completions``: OpenAI's, and that of the servers that speak like it.
 
-How a server departs from OpenAI is data (`Quirks`). The parts: `chat_encode` (requests), `chat_decode` (responses, streamed and whole),
-`chat_calls` (tool-call fragments), `chat_usage`, `chat_media`, `think_tags`, `errors`.
+How a server departs from OpenAI is data (`Quirks`). The parts: `chat_encode` and `chat_history` (requests), `chat_decode` (responses, streamed
+and whole), `chat_message` and `chat_state` (one message of a response), `chat_calls` (tool-call fragments), `chat_usage`, `chat_media`,
+`think_tags`, `errors`.
 
 Sources: https://platform.openai.com/docs/api-reference/chat, https://api-docs.deepseek.com, https://docs.mistral.ai/api,
 https://openrouter.ai/docs, https://console.groq.com/docs, and the field cases named in the code.

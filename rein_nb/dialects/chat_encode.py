@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
-from rein_nb.dialects.chat_media import audio_format, data_url
+from rein_nb.dialects.chat_history import ChatMessages, own_extra
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.schema import for_openai
 from rein_nb.ir import (
-    InvalidRequest,
-    MediaPart,
-    Message,
     Options,
     OutputFormat,
-    RefusalPart,
     Request,
-    ServerToolPart,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
     ToolChoice,
-    ToolResult,
     ToolSpec,
     UnsupportedOption,
 )
-from rein_nb.ir.base import JSON, Extra, clean_json
+from rein_nb.ir.base import JSON, clean_json
 
 PLAIN_OPTIONS = ("temperature", "top_p", "stop", "frequency_penalty", "presence_penalty")
 """Options that go by the same name on the wire."""
-
-REPLAYED_FIELDS = ("extra_content", "thought_signature", "reasoning_opaque")
-"""Fields of an assistant message that its origin wants back as they were: thought signatures of Gemini, opaque reasoning of Copilot."""
-
-_CALL_MARKS = frozenset({"type", "legacy", "function"})
-
 
 def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     """The wire request. See `Codec.encode`."""
@@ -54,7 +38,7 @@ def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     for namespace in dict.fromkeys((target.dialect, target.provider)):
         merge_body(body, request.options.extensions.get(namespace, {}))
     # The history is clean of unpaired surrogates since the hand-off; walking it once more would cost the most in long loops.
-    body = {"model": target.model, "messages": _Messages(handed.messages, target, warnings).encode(), **clean_json(body)}
+    body = {"model": target.model, "messages": ChatMessages(handed.messages, target, warnings).encode(), **clean_json(body)}
     return WireCall(
         path=quirks.path or "/chat/completions", body=body, warnings=list(warnings), tool_names=handed.tool_names
     )
@@ -192,230 +176,3 @@ def _tool_choice(choice: ToolChoice, target: Target) -> JSON:
     if not target.quirks.named_tool_choice:
         raise UnsupportedOption("tool_choice", f"{target.provider}/{target.model}", "it cannot be held to one named tool")
     return {"type": "function", "function": {"name": choice.name}}
-
-
-def own_extra(extra: Extra, target: Target) -> dict[str, Any]:
-    """The wire fields that were set for exactly this dialect or provider."""
-    if not extra:
-        return {}
-    return {**extra.get(target.dialect, {}), **extra.get(target.provider, {})}
-
-
-# -- messages ---------------------------------------------------------------------------------------
-
-
-class _Messages:
-    """One encoding of one history."""
-
-    def __init__(self, messages: list[Message], target: Target, warnings: dict[str, None]) -> None:
-        self.messages = messages
-        self.target = target
-        self.warnings = warnings
-        self.out: list[dict[str, Any]] = []
-        self.waiting: list[dict[str, Any]] = []
-        self.replay = self._replay_from()
-
-    def encode(self) -> list[dict[str, Any]]:
-        """The wire messages, in order."""
-        for at, message in enumerate(self.messages):
-            results = [part for part in message.parts if isinstance(part, ToolResult)]
-            for result in results:
-                self._result(result)
-            if len(results) == len(message.parts) and results:
-                continue
-            self._release()
-            if message.role == "assistant":
-                self._assistant(message, at)
-            elif message.role in ("system", "developer"):
-                self._system(message)
-            else:
-                self._user(message)
-        self._release()
-        return self.out
-
-    def _release(self) -> None:
-        """Put out the media of the tool results before; they must follow the last result of their group."""
-        if self.waiting:
-            self.out.append({"role": "user", "content": self.waiting})
-            self.waiting = []
-
-    def _replay_from(self) -> frozenset[int]:
-        """Indices of the assistant messages whose reasoning goes back."""
-        replay = self.target.quirks.reasoning_replay
-        if replay == "never":
-            return frozenset()
-        at = [n for n, message in enumerate(self.messages) if message.role == "assistant"]
-        if replay == "always":
-            return frozenset(at)
-        # "tool_turns": all answers between two user messages, if one of them called a tool. DeepSeek refuses a request that lacks them.
-        chosen: set[int] = set()
-        turn: list[int] = []
-        for n, message in enumerate(self.messages):
-            if message.role == "assistant":
-                turn.append(n)
-            elif message.role == "user" and not message.tool_results:
-                chosen.update(self._called(turn))
-                turn = []
-        chosen.update(self._called(turn))
-        return frozenset(chosen)
-
-    def _called(self, turn: list[int]) -> list[int]:
-        return turn if any(self.messages[n].tool_calls for n in turn) else []
-
-    def _system(self, message: Message) -> None:
-        texts = [part for part in message.parts if isinstance(part, TextPart) and part.text]
-        role = "developer" if message.role == "developer" and self.target.quirks.developer_role else "system"
-        own = [own_extra(part.extra, self.target) for part in texts]
-        if any(own):
-            blocks = [{"type": "text", "text": part.text, **extra} for part, extra in zip(texts, own, strict=True)]
-            self._put(role, blocks, message)
-        elif texts:
-            self._put(role, "\n\n".join(part.text for part in texts), message)
-
-    def _put(self, role: str, content: JSON, message: Message) -> None:
-        own = own_extra(message.extra, self.target)
-        self.out.append({"role": role, "content": content, **own})
-
-    def _user(self, message: Message) -> None:
-        blocks: list[dict[str, Any]] = []
-        for part in message.parts:
-            if isinstance(part, TextPart | RefusalPart | ThinkingPart):
-                if part.text:
-                    blocks.append({"type": "text", "text": part.text, **own_extra(part.extra, self.target)})
-            elif isinstance(part, MediaPart):
-                blocks.append({**self._media(part), **own_extra(part.extra, self.target)})
-        if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-            self._put("user", blocks[0]["text"], message)
-        elif blocks:
-            self._put("user", blocks, message)
-
-    def _result(self, result: ToolResult) -> None:
-        texts = [part.text for part in result.content if isinstance(part, TextPart) and part.text]
-        media = [part for part in result.content if isinstance(part, MediaPart)]
-        text = "\n".join(texts)
-        if media:
-            what = ", ".join(dict.fromkeys(part.kind for part in media))
-            text = text or f"({what} in the next user message)"
-            self.waiting.append({"type": "text", "text": f"{what} from the tool result {result.tool_call_id}:"})
-            self.waiting.extend(self._media(part) for part in media)
-        if not text:
-            text = f"({result.status})" if result.is_error else "(no output)"
-        self.out.append(
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": text, **own_extra(result.extra, self.target)}
-        )
-
-    # -- media --------------------------------------------------------------------------------------
-
-    def _media(self, part: MediaPart) -> dict[str, Any]:
-        if part.file_id is not None:
-            return {"type": "file", "file": {"file_id": part.file_id}}
-        if part.kind == "image":
-            return {"type": "image_url", "image_url": {"url": part.url or data_url(part, "image/png")}}
-        if part.kind == "video":
-            return {"type": "video_url", "video_url": {"url": part.url or data_url(part, "video/mp4")}}
-        if part.kind == "audio":
-            if part.data is None:
-                return self._placeholder(part)
-            return {"type": "input_audio", "input_audio": {"data": part.base64, "format": audio_format(part.mime_type)}}
-        name = part.name or "document.pdf"
-        return {"type": "file", "file": {"filename": name, "file_data": part.url or data_url(part, "application/pdf")}}
-
-    def _placeholder(self, part: MediaPart) -> dict[str, Any]:
-        self.warnings[f"{self.target.dialect} takes {part.kind} only inline: replaced by a placeholder"] = None
-        return {"type": "text", "text": f"[{part.kind} left out: {part.name or part.url}]"}
-
-    # -- what the model said ----------------------------------------------------------------------------
-
-    def _assistant(self, message: Message, at: int) -> None:
-        own = self._is_own(message)
-        namespace = self.target.provider
-        wire: dict[str, Any] = {"role": "assistant", "content": None}
-        texts: list[str] = []
-        for part in message.parts:
-            if isinstance(part, TextPart):
-                if not (own and part.extra.get(namespace, {}).get("audio") == "transcript"):
-                    texts.append(part.text)
-            elif isinstance(part, RefusalPart):
-                texts.append(part.text)
-            elif isinstance(part, MediaPart):
-                self._said_media(part, own, wire, texts)
-            elif isinstance(part, ServerToolPart):
-                self.warnings[f"a {part.name or 'server tool'!r} block was left out: {self.target.dialect} has no place for it"] = None
-        text = "".join(texts)
-        if text:
-            wire["content"] = text
-        thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
-        if thoughts and at in self.replay:
-            self._thoughts(message, thoughts, wire)
-        if message.tool_calls:
-            wire["tool_calls"] = [self._call(call, own) for call in message.tool_calls]
-        if own:
-            kept = message.extra.get(namespace, {})
-            wire.update({name: kept[name] for name in REPLAYED_FIELDS if name in kept})
-        if len(wire) == 2 and wire["content"] is None:
-            self.warnings["an empty assistant message was left out"] = None
-            return
-        self.out.append(wire)
-
-    def _is_own(self, message: Message) -> bool:
-        origin = message.origin
-        return (
-            origin is not None and origin.provider == self.target.provider and origin.dialect == self.target.dialect
-        )
-
-    def _said_media(self, part: MediaPart, own: bool, wire: dict[str, Any], texts: list[str]) -> None:
-        facts = part.extra.get(self.target.provider, {})
-        if own and part.kind == "audio" and facts.get("id"):
-            wire["audio"] = {"id": facts["id"]}  # OpenAI: earlier sound is referred to by its id
-        elif own and part.kind == "image":
-            url = part.url or data_url(part, "image/png")
-            wire.setdefault("images", []).append({"type": "image_url", "image_url": {"url": url}})  # OpenRouter
-        else:
-            self.warnings[f"{part.kind} in an assistant message was replaced by a placeholder"] = None
-            texts.append(f"[{part.kind} left out]")
-
-    def _thoughts(self, message: Message, thoughts: list[ThinkingPart], wire: dict[str, Any]) -> None:
-        """Reasoning back to where it came from, in the field it came in."""
-        if not (self._is_own(message) or message.origin is None or message.origin.provider is None):
-            return
-        namespace = self.target.provider
-        for part in thoughts:
-            details = part.extra.get(namespace, {}).get("reasoning_details")
-            if isinstance(details, list) and details:
-                wire.setdefault("reasoning_details", []).extend(details)
-        if "reasoning_details" in wire:
-            return
-        text = "".join(part.text for part in thoughts)
-        field = self.target.quirks.reasoning_field or message.extra.get(namespace, {}).get("reasoning_field")
-        if not text or field in (None, "think_tags"):
-            return
-        if field == "content":
-            chunk = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-            said = wire["content"]
-            wire["content"] = [chunk, {"type": "text", "text": said}] if said else [chunk]
-        else:
-            wire["reasoning" if field == "reasoning_details" else field] = text
-
-    def _call(self, call: ToolCall, own: bool) -> dict[str, Any]:
-        facts = call.extra.get(self.target.provider, {}) if own else {}
-        if facts.get("type") == "custom":
-            return {
-                "id": call.id,
-                "type": "custom",
-                "custom": {"name": call.name, "input": str(call.arguments.get("input", ""))},
-            }
-        function: dict[str, Any] = {"name": call.name, "arguments": self._arguments(call)}
-        function.update(facts.get("function") or {})
-        wire = {"id": call.id, "type": "function", "function": function}
-        wire.update({name: value for name, value in facts.items() if name not in _CALL_MARKS})
-        return wire
-
-    def _arguments(self, call: ToolCall) -> str:
-        """The arguments as JSON text. Malformed ones go out as ``{}``, which every server parses; the record keeps the raw text (C078)."""
-        if call.error is not None or call.raw_arguments is not None:
-            self.warnings[f"the malformed arguments of a call of {call.name!r} went out as an empty object"] = None
-            return "{}"
-        try:
-            return json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as exc:
-            raise InvalidRequest(f"the arguments of the call {call.id!r} of {call.name!r} are not JSON: {exc}") from exc

@@ -12,15 +12,12 @@ Vendors' words are rows of the tables below. A new vendor is a new row.
 
 from __future__ import annotations
 
-import math
 import re
-import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from rein_nb.dialects.base import Target
+from rein_nb.dialects.retry_after import amount, duration, wait_in_headers, wait_in_words
 from rein_nb.ir import ErrorInfo
 from rein_nb.ir.base import JSON, loads
 from rein_nb.ir.errors import ErrorKind
@@ -161,16 +158,10 @@ _NOT_FOUND = re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist|not
 # One request above a whole minute's budget: it never fits, however long one waits.
 _NEVER_FITS = re.compile(r"(?i)request too large for")
 
-_RETRY_HEADERS_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 _REQUEST_ID_HEADERS = (
     "x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "x-goog-request-id",
     "x-generation-id", "cf-ray",
 )  # fmt: skip
-_WAIT_IN_TEXT = re.compile(
-    r"(?i)\b(?:try again|retry|reset)\w*\s+(?:in|after)\s+(\d+(?:\.\d+)?\s*(?:seconds?|secs?\b|minutes?|hours?)|(?:\d+(?:\.\d+)?(?:h|ms|m|s))+)"
-)
-_DURATION = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*(ms|milliseconds?|hours?|h|minutes?|m|seconds?|secs?|s)")
-_UNIT_S = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "s": 1.0}
 _HTML = re.compile(r"(?is)^\s*(?:<!doctype html|<html|<head|<body|<\?xml)")
 _HTML_TITLE = re.compile(r"(?is)<(title|h1)[^>]*>(.*?)</\1>")
 
@@ -277,49 +268,8 @@ def retry_after(headers: Mapping[str, str], *, now: float | None = None, body: J
     >>> retry_after({"Retry-After": "2"}), retry_after({"retry-after": "soon"})
     (2.0, None)
     """
-    low = {name.lower(): value for name, value in headers.items()}
-    for name in _RETRY_HEADERS_MS:
-        milliseconds = _number(low.get(name))
-        if milliseconds is not None:
-            return milliseconds / 1000
-    value = low.get("retry-after")
-    if value is not None:
-        seconds = _number(value)
-        if seconds is not None:
-            return seconds
-        date = _http_date(value)
-        if date is not None:
-            if now is None:
-                now = _http_date(low.get("date"))
-            wait = date - (time.time() if now is None else now)
-            return wait if wait >= 0 else None
-    return _wait_in_body(body)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
-
-
-def _http_date(value: str | None) -> float | None:
-    if not value:
-        return None
-    try:
-        date = parsedate_to_datetime(value)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (TypeError, ValueError, OverflowError, IndexError):
-        return None
-
-
-def _duration(text: str) -> float | None:
-    found = _DURATION.findall(text)
-    if not found:
-        return None
-    total = sum(float(n) * _UNIT_S.get(unit[:2].lower(), _UNIT_S.get(unit[0].lower(), 1.0)) for n, unit in found)
-    return total if math.isfinite(total) else None
+    wait = wait_in_headers({name.lower(): value for name, value in headers.items()}, now)
+    return wait if wait is not None else _wait_in_body(body)
 
 
 def _wait_in_body(body: JSON) -> float | None:
@@ -327,12 +277,9 @@ def _wait_in_body(body: JSON) -> float | None:
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and isinstance(detail.get("retryDelay"), str):
-            return _duration(detail["retryDelay"])
-    seconds = error.get("retry_after", error.get("retry_after_seconds"))
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool):
-        return _number(seconds)
-    found = _WAIT_IN_TEXT.search(_message(error, body))
-    return _duration(found[1]) if found else None
+            return duration(detail["retryDelay"])
+    seconds = amount(error.get("retry_after", error.get("retry_after_seconds")))
+    return seconds if seconds is not None else wait_in_words(_message(error, body))
 
 
 def _error_object(body: JSON) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.chat_calls import CallTracker
 from rein_nb.dialects.chat_decode import finish_reason
-from rein_nb.dialects.chat_encode import check_options, merge_body, own_extra
+from rein_nb.dialects.chat_encode import check_options, merge_body
+from rein_nb.dialects.chat_history import own_extra
 from rein_nb.dialects.chat_media import decode_base64
 from rein_nb.dialects.counts import count
 from rein_nb.dialects.errors import error_info
