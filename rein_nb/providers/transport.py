@@ -14,6 +14,7 @@ import asyncio
 import atexit
 import functools
 import importlib.util
+import logging
 import ssl
 import threading
 import weakref
@@ -21,6 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeAlias
 
 from rein_nb.dialects.base import WireCall
+from rein_nb.ir.redaction import REDACTOR
 from rein_nb.providers import prices
 from rein_nb.providers.config import Config, Timeouts, resolve_base_url
 from rein_nb.providers.spec import ProviderSpec
@@ -331,7 +333,31 @@ def _http_client(sdk: Any, config: Config) -> Any:
     return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context())
 
 
+_LOGGERS = (
+    "anthropic", "anthropic._base_client", "openai", "openai._base_client", "httpx2", "httpcore2", "httpcore2.connection",
+    "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy", "httpcore2.socks", "httpx", "httpcore.connection", "httpcore.http11",
+    "aiohttp.client",
+)  # fmt: skip
+"""Who logs requests, responses and their headers when asked to. A logger's filter does not see its children's records."""
+
+
+class _NoSecrets(logging.Filter):
+    """Takes keys out of what HTTP libraries log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        clean = REDACTOR.text(message)
+        if clean != message:
+            record.msg, record.args = clean, None
+        return True
+
+
+_no_secrets = _NoSecrets("rein_nb")
+
+
 def _make_client(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_no_secrets)
     client = _MAKERS[spec.sdk](endpoint, config, spec)
     prices.warm(spec.name)
     return client

@@ -120,8 +120,7 @@ def test_every_loop_has_its_own_client_which_ends_with_it(wire, http):
 async def test_a_provider_nobody_holds_any_more_closes_its_client():
     async with serve_recording(ok(CHAT.stream), repeat=True) as server:
         llm = CHAT.llm(server)
-        async for _ in llm.astream_events("hi"):
-            pass
+        await _read_all(llm)
         held = next(iter(llm.backend._transport._held.values()))
         client = held.client
         del llm, held
