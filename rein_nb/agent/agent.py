@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from rein_nb import aio
 from rein_nb.agent.approvals import Policy, check_policy
-from rein_nb.agent.context import Compaction, Context
+from rein_nb.agent.context import Compaction, Context, Meter
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.handle import AgentRun
 from rein_nb.agent.healing import heal
@@ -18,7 +18,7 @@ from rein_nb.agent.limits import Limits
 from rein_nb.agent.loop import run_loop
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import RunState, Setup, raise_for
+from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, all_events, as_chunks
 from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
 from rein_nb.llm import LLM, as_messages, as_options
@@ -120,6 +120,7 @@ class Agent:
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._compaction = Compaction()
+        self._meter = Meter()
         self._always_allowed: set[str] = set()
         self._winding_down: set[asyncio.Task[AgentResult]] = set()
         self.messages = messages
@@ -157,6 +158,7 @@ class Agent:
         with self._lock:
             self._messages = found
             self._compaction = Compaction()
+            self._meter = Meter()
 
     def __repr__(self) -> str:
         return f"Agent({self.label}, tools={self.tools.names}, messages={len(self._messages)})"
@@ -175,6 +177,8 @@ class Agent:
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
+            # Another model counts in its own way.
+            copy._meter = self._meter.copy() if copy._setup.llm is self._setup.llm else Meter()
         if "messages" in changes:
             copy.messages = changes["messages"]
         return copy
@@ -258,11 +262,11 @@ class Agent:
         setup = _changed(self._setup, overrides)
         started = as_prompt(prompt)
         with self._lock:
-            history, compaction = self._messages, self._compaction
+            history, compaction, meter = self._messages, self._compaction, self._meter
         if not started and not history:
             raise InvalidRequest("there is nothing to answer: give a prompt")
         run = RunState(
-            setup, history, started, compaction=compaction, signal=signal, always_allowed=self._always_allowed
+            setup, history, started, compaction=compaction, meter=meter, signal=signal, always_allowed=self._always_allowed
         )
         if setup.output_type is not None:
             run.output_spec = OutputSpec(
@@ -296,8 +300,10 @@ class Agent:
             if self._messages is run.history:
                 self._messages = list(run.messages)
                 self._compaction = run.compaction
+                self._meter = run.meter
             else:
                 self._messages = [*self._messages, *new]
+                self._meter = Meter()
 
 
 def as_prompt(prompt: Prompt | None) -> list[Message]:

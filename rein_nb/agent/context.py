@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from rein_nb.ir import MediaPart, Message, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResult, Usage
@@ -83,7 +83,10 @@ class Meter:
 
     reported: int | None = None
     at: int = 0
-    _estimates: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> Meter:
+        """A meter of its own with the same reading."""
+        return Meter(self.reported, self.at)
 
     def anchor(self, usage: Usage, length: int) -> None:
         """Take over what the provider reported for a transcript of `length` messages."""

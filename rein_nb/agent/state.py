@@ -64,6 +64,8 @@ class RunState:
         The messages that start it.
     compaction
         What is left out of the history when it is sent.
+    meter
+        What the provider reported for the history.
     signal
         Cancels the run from outside.
     """
@@ -75,6 +77,7 @@ class RunState:
         prompt: Sequence[Message],
         *,
         compaction: Compaction | None = None,
+        meter: Meter | None = None,
         signal: CancellationToken | None = None,
         always_allowed: set[str] | None = None,
     ) -> None:
@@ -89,7 +92,7 @@ class RunState:
         self.base = len(history)
         self.history: object = history
         self.compaction = compaction or Compaction()
-        self.meter = Meter()
+        self.meter = meter.copy() if meter is not None else Meter()
         self.compacted = False
         self.turns: list[Turn] = []
         self.turn = 0

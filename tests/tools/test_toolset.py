@@ -74,7 +74,7 @@ def test_a_toolset_grows_while_others_hold_views_of_it() -> None:
 
 def test_toolsets_add_up() -> None:
     assert (Toolset([ls]) + Toolset([pwd])).names == ["ls", "pwd"]
-    assert (Toolset([ls]) + [ping]).names == ["ls", "ping"]
+    assert Toolset([ls]).__add__([ping]).names == ["ls", "ping"]
 
 
 def test_things_that_are_no_tools_are_refused() -> None:
