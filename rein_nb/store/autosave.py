@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -19,7 +20,7 @@ from rein_nb.agent.events import (
 from rein_nb.agent.result import AgentResult, Turn
 from rein_nb.ir import Completion, Message
 from rein_nb.store.database import StoreError
-from rein_nb.store.records import EVENT, HEAD, MESSAGE, RUN, TOOL_RESULT, TOOL_START, TURN, Record, plain
+from rein_nb.store.records import EVENT, HEAD, MESSAGE, RUN, TOOL_RESULT, TOOL_START, TURN, Record, plain, same_message
 from rein_nb.store.session import Session
 
 
@@ -31,6 +32,8 @@ class Autosave:
 
     When the store cannot be written (a full disk, a lock that is held too long), the run goes on: what could not be stored waits and is
     written with the next record, and one warning tells.
+
+    Runs at the same time are stored on branches of their own, each from where the session stood when it began.
     """
 
     def __init__(self, session: Session, *, keep_events: bool = False) -> None:
@@ -38,18 +41,25 @@ class Autosave:
         self.keep_events = keep_events
         self.pending: list[Record] = []
         self._told = False
+        self._tree = _Tree(session)
         self._runs: dict[str, _Progress] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Take in one event."""
-        run = self._runs.setdefault(event.run_id, _Progress(event.run_id, self.session.head))
-        records = run.records(event)
-        if self.keep_events and not isinstance(event, AgentEnd):
-            records.append(Record(EVENT, event.to_dict(), time=event.time or 0.0))
-        if isinstance(event, AgentEnd):
-            del self._runs[event.run_id]
-        if records or self.pending:
-            self._write(records)
+        """Take in one event; from any thread."""
+        with self._lock:
+            run = self._runs.get(event.run_id)
+            if run is None:
+                # Runs that go on at the same time began with the same past.
+                root = next(iter(self._runs.values())).root if self._runs else self._tree.newest(self.pending)
+                run = self._runs[event.run_id] = _Progress(event.run_id, root, self._tree)
+            records = run.records(event)
+            if isinstance(event, AgentEnd):
+                del self._runs[event.run_id]
+            elif self.keep_events:
+                records.append(run.record(event, EVENT, event.to_dict()))
+            if records or self.pending:
+                self._write(records)
 
     def _write(self, records: list[Record]) -> None:
         self.pending += records
@@ -64,12 +74,45 @@ class Autosave:
             self._told = False
 
 
+class _Tree:
+    """The session's messages as far as they are known here, and what each follows. Holds no copies: the messages are the agent's own."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._children: dict[str | None, list[tuple[str, Message]]] = {}
+        parent: str | None = None
+        for entry, message in zip(session.path(), session.stored_messages, strict=True):
+            self.add(parent, entry.id, message)
+            parent = entry.id
+
+    def add(self, parent: str | None, entry_id: str, message: Message) -> None:
+        """Note a message that follows `parent`."""
+        self._children.setdefault(parent, []).append((entry_id, message))
+
+    def newest(self, pending: list[Record]) -> str | None:
+        """Where the session will stand when everything that waits is written."""
+        waiting = next((record.id for record in reversed(pending) if record.kind == MESSAGE), None)
+        return self._session.head if waiting is None else waiting
+
+    def follow(self, transcript: list[Message], own: set[str]) -> tuple[str | None, int]:
+        """(the entry up to which a branch equals `transcript`, how many messages that is). Entries in `own` are preferred."""
+        at: str | None = None
+        for n, message in enumerate(transcript):
+            equal = [id for id, known in self._children.get(at, ()) if same_message(message, known)]
+            if not equal:
+                return at, n
+            at = next((id for id in equal if id in own), equal[0])
+        return at, len(transcript)
+
+
 class _Progress:
     """What was stored of one run so far."""
 
-    def __init__(self, run_id: str, root: str | None) -> None:
+    def __init__(self, run_id: str, root: str | None, tree: _Tree) -> None:
         self.run_id = run_id
         self.root = root
+        self.head = root
+        self.tree = tree
         self.stored: list[tuple[Message, str]] = []
         self.announced: list[Message] = []
         self.turns: set[int] = set()
@@ -81,14 +124,14 @@ class _Progress:
         if isinstance(event, AgentStart):
             facts = {"model": event.model, "provider": event.provider, "system": event.system, "started_at": event.time}
             self.announced = list(event.messages)
-            return [self._record(event, RUN, {"state": "started", **facts}), *(self._message(event, m) for m in event.messages)]
+            return [self.record(event, RUN, {"state": "started", **facts}), *(self._message(event, m) for m in event.messages)]
         if isinstance(event, TurnStart):
             self.turn_started_at = event.time
         elif isinstance(event, MessageEnd):
             return self._whole_message(event)
         elif isinstance(event, ToolExecutionStart):
             self.tool_started_at[event.call.id] = event.time
-            return [self._record(event, TOOL_START, {"call": plain(event.call), "turn": event.turn})]
+            return [self.record(event, TOOL_START, {"call": plain(event.call), "turn": event.turn})]
         elif isinstance(event, ToolExecutionEnd):
             return [self._tool_result(event)]
         elif isinstance(event, TurnEnd):
@@ -101,16 +144,19 @@ class _Progress:
             pass  # the message may still grow; its end is what is stored
         return []
 
-    def _record(self, event: Event, kind: str, data: dict[str, Any]) -> Record:
-        record = Record(kind, {"run_id": self.run_id, **data})
+    def record(self, event: Event, kind: str, data: dict[str, Any]) -> Record:
+        """A record of this run, behind the last message of this run."""
+        record = Record(kind, {**data, "run_id": self.run_id}, self.head)
         if event.time:
             record.time = event.time
         return record
 
     def _message(self, event: Event, message: Message) -> Record:
         # `watched` says that every start of a tool would have been recorded: a call without such a record never began.
-        record = self._record(event, MESSAGE, {"message": plain(message), **({"watched": True} if message.tool_calls else {})})
+        record = self.record(event, MESSAGE, {"message": plain(message), **({"watched": True} if message.tool_calls else {})})
+        self.tree.add(self.head, record.id, message)
         self.stored.append((message, record.id))
+        self.head = record.id
         return record
 
     def _whole_message(self, event: MessageEnd) -> list[Record]:
@@ -129,41 +175,38 @@ class _Progress:
             "started_at": self.tool_started_at.get(event.call.id),
             "duration_s": event.duration_s,
         }
-        return self._record(event, TOOL_RESULT, data)
+        return self.record(event, TOOL_RESULT, data)
 
     def _turn(self, event: Event, number: int, completion: Completion, timing: dict[str, Any]) -> Record:
         self.turns.add(number)
         data = plain(completion)
         last = next((message for message, _ in reversed(self.stored) if message.role == "assistant"), None)
-        if last is not None and (last is completion.message or last == completion.message):
+        if last is not None and same_message(completion.message, last):
             del data["message"]
-        return self._record(event, TURN, {"number": number, "completion": data, **timing})
+        return self.record(event, TURN, {"number": number, "completion": data, **timing})
 
     def _end(self, event: AgentEnd) -> list[Record]:
         result = event.result
-        records = self._reconcile(event, result.new_messages)
+        records = self._reconcile(event, result)
         for turn in result.turns:
             if turn.number not in self.turns:
                 records.append(self._turn(event, turn.number, turn.completion, _timing(turn)))
-        records.append(self._record(event, RUN, {"state": "ended", **_facts(result)}))
+        records.append(self.record(event, RUN, {"state": "ended", **_facts(result)}))
         return records
 
-    def _reconcile(self, event: Event, final: list[Message]) -> list[Record]:
-        """The run's final messages, where healing made them differ from what was stored: a branch from the last one in common."""
-        same = 0
-        while same < min(len(final), len(self.stored)) and _equal(final[same], self.stored[same][0]):
-            same += 1
-        if same == len(final) == len(self.stored):
-            return []
+    def _reconcile(self, event: Event, result: AgentResult) -> list[Record]:
+        """What makes the branch equal to the run's final transcript, where it is not yet: healing changed messages, or the run had another past."""
+        last = self.head
+        self.head, same = self.tree.follow(result.messages, {id for _, id in self.stored})
+        rest = result.messages[same:]
+        if not rest:
+            return [] if self.head == last else [self.record(event, HEAD, {"to": self.head})]
         records = []
-        if same < len(self.stored):
-            records.append(self._record(event, HEAD, {"to": self.stored[same - 1][1] if same else self.root}))
-        self.stored = self.stored[:same]
-        return records + [self._message(event, message) for message in final[same:]]
-
-
-def _equal(a: Message, b: Message) -> bool:
-    return a is b or a == b
+        for n, message in enumerate(rest, same):
+            records.append(self._message(event, message))
+            if n < result.new_messages_from:
+                records[-1].data["run_id"] = None  # its past, not its own
+        return records
 
 
 def _timing(turn: Turn) -> dict[str, Any]:

@@ -59,13 +59,17 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
+AT_HEAD = "@head"
+"""In place of an entry's id: wherever the head is when it is written."""
+
+
 @dataclass(slots=True)
 class Record:
-    """An entry to be written. `beside` names the entry it hangs on; the head, where it is None."""
+    """An entry to be written. `parent` is the id of the entry it follows or hangs on; None at the root."""
 
     kind: str
     data: dict[str, Any]
-    beside: str | None = None
+    parent: str | None = AT_HEAD
     id: str = field(default_factory=new_id)
     time: float = field(default_factory=time.time)
 
@@ -101,6 +105,16 @@ def _scrub_field(key: str, item: Any) -> Any:
 def plain(value: Data) -> Any:
     """Vocabulary as JSON data; a value that JSON does not have becomes its text."""
     return value.model_dump(mode="json", fallback=str)
+
+
+def stored_form(message: Message) -> Message:
+    """The message as a session gives it back."""
+    return Message.model_validate(scrub(plain(message)))
+
+
+def same_message(message: Message, stored: Message) -> bool:
+    """Whether `stored` is `message`, or what a session made of it."""
+    return message is stored or message == stored or stored_form(message) == stored
 
 
 def to_text(data: Any) -> str:

@@ -21,6 +21,7 @@ from rein_nb.ir import Message
 from rein_nb.store.database import StoreError
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
+    AT_HEAD,
     HEAD,
     LABEL,
     MESSAGE,
@@ -32,6 +33,7 @@ from rein_nb.store.records import (
     from_text,
     new_id,
     plain,
+    same_message,
     scrub,
     searchable,
     to_text,
@@ -163,7 +165,7 @@ class Session:
         return self.write([Record(kind, data)])[0]
 
     def write(self, records: Sequence[Record]) -> list[Entry]:
-        """Add records in one transaction. Messages move the head; all others hang on it, or on what they name.
+        """Add records in one transaction, each behind the head or where it says. Messages move the head.
 
         Raises
         ------
@@ -175,7 +177,8 @@ class Session:
             entries = []
             for record in records:
                 data = scrub(record.data)
-                entries.append(Entry(record.id, record.beside or head, record.kind, record.time, data))
+                parent = head if record.parent == AT_HEAD else record.parent
+                entries.append(Entry(record.id, parent, record.kind, record.time, data))
                 head = record.id if record.kind == MESSAGE else data["to"] if record.kind == HEAD else head
             moved = any(record.kind in (MESSAGE, HEAD) for record in records)
             stored = self._insert(entries, head, moved)
@@ -259,7 +262,7 @@ class Session:
     def label(self, name: str, at: str | Entry | int | None = None) -> Entry:
         """Give a message a name (the head by default), to rewind or fork to. A later label of the same name wins."""
         target = self._head if at is None else self._target(at)
-        return self.write([Record(LABEL, {"label": name, "entry": target}, beside=target)])[0]
+        return self.write([Record(LABEL, {"label": name, "entry": target}, parent=target)])[0]
 
     @property
     def labels(self) -> dict[str, str | None]:
@@ -390,7 +393,8 @@ class Session:
         """
         theirs = agent.messages or self.messages
         stored = self.stored_messages
-        same = next((n for n, (a, b) in enumerate(zip(theirs, stored, strict=False)) if a != b), min(len(theirs), len(stored)))
+        differ = (n for n, (a, b) in enumerate(zip(theirs, stored, strict=False)) if not same_message(a, b))
+        same = next(differ, min(len(theirs), len(stored)))
         if same < len(stored):
             path = self.path()
             self.rewind(path[same - 1] if same else None)

@@ -11,6 +11,7 @@ import pytest
 
 from rein_nb.agent import Agent, AgentResult
 from rein_nb.agent.events import AgentStart, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from rein_nb.compare import compare
 from rein_nb.frames import KINDS, frame
 from rein_nb.ir import Message, TextPart, ThinkingPart, ToolCall, ToolResult, Usage
 from rein_nb.store import Session, Store
@@ -90,6 +91,20 @@ def test_an_agents_earlier_conversation_is_stored_when_it_is_attached(session: S
     session.attach(other)
     assert session.stored_messages == other.messages
     assert len(session.leaves()) == 2
+
+
+def test_a_masked_secret_in_the_past_does_not_make_branches(session: Session) -> None:
+    secret = "sk-" + "y7" * 20
+    agent = Agent(ScriptedProvider.llm([f"you said {secret}"], ["b"], ["c"]))
+    detach = session.attach(agent)
+    agent.run(f"key {secret}")
+    agent.run("two")
+    detach()
+    session.attach(agent)
+    agent.run("three")
+    assert len(session.leaves()) == 1
+    assert [m.text for m in session.stored_messages] == ["key [redacted]", "you said [redacted]", "two", "b", "three", "c"]
+    assert secret in agent.messages[0].text
 
 
 def test_detaching_stops_saving(session: Session) -> None:
@@ -175,6 +190,18 @@ def test_a_store_that_cannot_be_written_costs_a_warning_and_no_record(session: S
     saved = session.store.open(session.id)
     assert saved.messages == agent.messages
     assert len(saved.results) == 2
+
+
+def test_runs_at_the_same_time_are_stored_on_branches_of_their_own(session: Session) -> None:
+    agent = Agent(ScriptedProvider.llm(lambda request: [request.messages[-1].text.upper()] * 4, repeat=True, delay_s=0.01))
+    session.attach(agent)
+    agent.run("first")
+    made = compare(["a", "b", "c"], [agent])
+    saved = session.store.open(session.id)
+    assert len(saved.leaves()) == 3
+    texts = {result.run_id: [m.text for m in result.messages] for result in saved.results}
+    assert [texts[result.run_id] for result in made.results] == [["first", "FIRST" * 4, p, p.upper() * 4] for p in "abc"]
+    assert [result.new_messages_from for result in saved.results] == [0, 2, 2, 2]
 
 
 def test_every_event_can_be_kept(session: Session) -> None:
