@@ -26,7 +26,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "rein_nb.llm": ("LLM", "Config"),
     "rein_nb.tools": ("Tool", "ToolContext", "Toolset", "tool"),
     "rein_nb.agent": ("Agent", "AgentEvent", "AgentResult", "Limits"),
-    "rein_nb.store": ("Session", "Store"),
+    "rein_nb.store": ("RecordingMiss", "Session", "Store", "StoreError", "record", "replay"),
     "rein_nb.frames": ("messages_from_frame", "to_frame"),
     "rein_nb.compare": ("Comparison", "acompare", "compare"),
     "rein_nb.notebook": ("allow_nested_loops", "load_ipython_extension", "unload_ipython_extension"),
