@@ -250,10 +250,22 @@ if TYPE_CHECKING:
         register_provider as register_provider,
     )
     from rein_nb.store import (
+        RecordingMiss as RecordingMiss,
+    )
+    from rein_nb.store import (
         Session as Session,
     )
     from rein_nb.store import (
         Store as Store,
+    )
+    from rein_nb.store import (
+        StoreError as StoreError,
+    )
+    from rein_nb.store import (
+        record as record,
+    )
+    from rein_nb.store import (
+        replay as replay,
     )
     from rein_nb.stream import (
         Accumulator as Accumulator,
