@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -55,7 +56,7 @@ def cost_usd(
     provider: str | None,
     model: str | None,
     at: datetime | None = None,
-    processing: str | None = None,
+    terms: Mapping[str, str] | None = None,
 ) -> float | None:
     """A response's cost in US dollars; None when the price, or a token count that it needs, is unknown. Never raises.
 
@@ -67,8 +68,8 @@ def cost_usd(
         As in ``provider/model``.
     at
         When the request was made; now by default. Prices change.
-    processing
-        ``"batch"`` and the like, where the provider prices it otherwise.
+    terms
+        What the provider prices otherwise: ``{"processing": "batch"}``, ``{"service_tier": "priority"}``...
 
     Examples
     --------
@@ -77,7 +78,7 @@ def cost_usd(
     >>> cost_usd(Usage(input_tokens=10, output_tokens=1), provider="openai", model="no-such-model") is None
     True
     """
-    found = price(usage, provider=provider, model=model, at=at, processing=processing)
+    found = price(usage, provider=provider, model=model, at=at, terms=terms)
     return found.cost_usd if found is not None else None
 
 
@@ -87,13 +88,13 @@ def price(
     provider: str | None,
     model: str | None,
     at: datetime | None = None,
-    processing: str | None = None,
+    terms: Mapping[str, str] | None = None,
 ) -> Price | None:
     """As `cost_usd`, with what the cost is made of and where the price comes from."""
     if not model or usage.input_tokens is None or usage.output_tokens is None:
         return None
     try:
-        return _price(usage, provider, model, at or datetime.now(tz=UTC), processing)
+        return _price(usage, provider, model, at or datetime.now(tz=UTC), terms)
     except Exception:
         # The price list is other people's data and code: whatever is wrong with it, an answer must not be lost over it.
         _log.debug("no price for %s/%s", provider, model, exc_info=True)
@@ -125,16 +126,15 @@ def find_model(model: str, *, provider: str | None = None) -> Any:
         return None
 
 
-def _price(usage: Usage, provider: str | None, model: str, at: datetime, processing: str | None) -> Price | None:
+def _price(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str] | None) -> Price | None:
     price_id = _price_id(provider)
     if price_id is None:
         return None
     snapshot = _snapshot(price_id)
-    context = {"processing": processing} if processing else None
     calculated: Any = None
     for counts in (_counts(usage), _main_counts(usage)):
         try:
-            calculated = snapshot.calc(_genai_usage(counts), model, price_id, None, at, context)
+            calculated = snapshot.calc(_genai_usage(counts), model, price_id, None, at, terms)
             break
         except ValueError:
             continue  # counts that contradict each other: fall back to the main ones

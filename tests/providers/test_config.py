@@ -190,7 +190,8 @@ def test_presets_are_complete():
         assert preset.key_env or not preset.needs_key, preset.name
         assert (preset.sdk is None) == (preset.dialect in ("google", "google-code-assist", "ollama")), preset.name
         if preset.base_url and "{" not in preset.base_url:
-            assert preset.base_url.startswith(("https://", "http://localhost")) and not preset.base_url.endswith("/"), preset.name
+            assert preset.base_url.startswith(("https://", "http://localhost")), preset.name
+            assert not preset.base_url.endswith("/"), preset.name
 
 
 def test_registering_an_endpoint(registry):

@@ -65,12 +65,7 @@ async def test_C125_a_traceback_with_local_variables_shows_no_key(wire, streamed
         llm = LLM(Config(provider=wire.provider, model=wire.model, api_key=KEY, headers={**HEADERS}, max_retries=0,
                          base_url=server.base_url + wire.prefix))  # fmt: skip
         with pytest.raises(AuthenticationError) as caught:
-            if streamed:
-                event = [event async for event in llm.astream_events("hi")][-1]
-                clean(repr(event.completion.error))
-                clean(event.completion.model_dump_json())
-                raise event.completion.error.to_exception(event.completion)
-            await llm.achat("hi")
+            await (_streamed(llm) if streamed else llm.achat("hi"))
         await llm.aclose()
     assert server.requests, "the request was sent"
     own = [
@@ -81,6 +76,13 @@ async def test_C125_a_traceback_with_local_variables_shows_no_key(wire, streamed
     # This test's own frame holds the key by its own name; no other frame may.
     clean("".join(block for block in own if "test_secrets.py" not in block))
     clean(str(caught.value) + repr(caught.value.info))
+
+
+async def _streamed(llm):
+    completion = [event async for event in llm.astream_events("hi")][-1].completion
+    clean(repr(completion.error))
+    clean(completion.model_dump_json())
+    raise completion.error.to_exception(completion)
 
 
 def _chain(exc):

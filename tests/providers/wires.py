@@ -37,7 +37,7 @@ class Wire:
             Config(
                 provider=self.provider, model=self.model, api_key=KEY, base_url=server.base_url + self.prefix, extra=extra,
                 **config,
-            )  # fmt: skip
+            )
         )
 
 

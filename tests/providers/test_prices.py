@@ -1,0 +1,145 @@
+"""Costs: golden sums, unknown prices, and that the list read in part is the whole list."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from genai_prices import data_snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rein_nb.ir import Usage
+from rein_nb.providers import prices
+from rein_nb.providers.presets import PRESETS
+from rein_nb.providers.prices import cost_usd, find_model, price
+from tests.support import REPO
+
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+M = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "usage", "usd"),
+    [
+        # gpt-4o: 2.50 in, 1.25 cached, 10 out, per million tokens
+        ("openai", "gpt-4o", {"input_tokens": 1000, "output_tokens": 100}, (1000 * 2.5 + 100 * 10) / M),
+        ("openai-chat", "gpt-4o-2024-08-06", {"input_tokens": 1000, "output_tokens": 0, "cache_read_tokens": 600}, (400 * 2.5 + 600 * 1.25) / M),
+        # reasoning is part of the output and not counted twice
+        ("openai", "o3-mini", {"input_tokens": 0, "output_tokens": 500, "reasoning_tokens": 400}, 500 * 4.4 / M),
+        # claude-sonnet-4-5: 3 in, 0.30 cached, 3.75 written for 5 minutes, 6 for an hour, 15 out
+        ("anthropic", "claude-sonnet-4-5-20250929", {"input_tokens": 1000, "output_tokens": 10, "cache_read_tokens": 300},
+         (700 * 3 + 300 * 0.3 + 10 * 15) / M),
+        ("anthropic", "claude-sonnet-4-5", {"input_tokens": 1000, "output_tokens": 10, "cache_write_tokens": 400},
+         (600 * 3 + 400 * 3.75 + 10 * 15) / M),
+        ("anthropic", "claude-sonnet-4-5",
+         {"input_tokens": 1000, "output_tokens": 10, "cache_write_tokens": 400, "details": {"cache_write_1h_tokens": 400, "cache_write_5m_tokens": 0}},
+         (600 * 3 + 400 * 6 + 10 * 15) / M),
+        ("anthropic", "claude-sonnet-4-5",
+         {"input_tokens": 1000, "output_tokens": 10, "cache_write_tokens": 400, "cache_read_tokens": 100,
+          "details": {"cache_write_1h_tokens": 150, "cache_write_5m_tokens": 250}},
+         (500 * 3 + 100 * 0.3 + 250 * 3.75 + 150 * 6 + 10 * 15) / M),
+        ("openai", "gpt-4o", {"input_tokens": 0, "output_tokens": 0}, 0.0),
+    ],
+)  # fmt: skip
+def test_golden_costs(provider, model, usage, usd):
+    assert cost_usd(Usage(**usage), provider=provider, model=model, at=AT) == pytest.approx(usd, abs=1e-12)
+
+
+def test_batch_costs_half_where_the_list_says_so():
+    usage = Usage(input_tokens=1000, output_tokens=100)
+    late = datetime(2026, 11, 1, tzinfo=UTC)
+    whole = cost_usd(usage, provider="anthropic", model="claude-sonnet-4-5", at=late)
+    batch = cost_usd(usage, provider="anthropic", model="claude-sonnet-4-5", at=late, terms={"processing": "batch"})
+    assert batch == pytest.approx(whole / 2)
+    priority = cost_usd(usage, provider="openai", model="gpt-4o", at=late, terms={"service_tier": "priority"})
+    assert priority == pytest.approx((1000 * 4.25 + 100 * 17) / M)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "usage"),
+    [
+        ("openai", "no-such-model-9", {"input_tokens": 1, "output_tokens": 1}),
+        ("nobody", "gpt-4o", {"input_tokens": 1, "output_tokens": 1}),
+        ("local", "smollm2-135m", {"input_tokens": 1, "output_tokens": 1}),
+        ("ollama", "gpt-4o", {"input_tokens": 1, "output_tokens": 1}),
+        ("openai", None, {"input_tokens": 1, "output_tokens": 1}),
+        (None, "gpt-4o", {"input_tokens": 1, "output_tokens": 1}),
+        ("openai", "gpt-4o", {"input_tokens": 5}),
+        ("openai", "gpt-4o", {"output_tokens": 5}),
+        ("openai", "gpt-4o", {}),
+    ],
+)
+def test_what_is_not_known_costs_none(provider, model, usage):
+    assert cost_usd(Usage(**usage), provider=provider, model=model) is None
+
+
+def test_counts_that_contradict_each_other_still_have_a_cost():
+    usage = Usage(input_tokens=10, output_tokens=5, reasoning_tokens=500, cache_read_tokens=4)
+    assert cost_usd(usage, provider="openai", model="gpt-4o", at=AT) == pytest.approx((6 * 2.5 + 4 * 1.25 + 5 * 10) / M)
+
+
+_COUNT = st.none() | st.integers(0, 10**9)
+
+
+@given(
+    counts=st.tuples(_COUNT, _COUNT, _COUNT, _COUNT, _COUNT),
+    details=st.dictionaries(st.sampled_from(["cache_write_1h_tokens", "input_audio_tokens", "web_search_requests", "nonsense"]), st.integers(0, 10**6)),
+    model=st.sampled_from(["gpt-4o", "claude-sonnet-4-5", "gpt-5-mini", "x", ""]),
+    provider=st.sampled_from(["openai", "anthropic", "openrouter", "deepseek"]),
+)
+@settings(deadline=None, max_examples=100)
+def test_it_never_raises_and_is_never_negative(counts, details, model, provider):
+    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+    cost = cost_usd(Usage(**dict(zip(names, counts, strict=True)), details=details), provider=provider, model=model)
+    assert cost is None or cost >= 0
+
+
+def test_where_a_price_comes_from_is_kept():
+    found = price(Usage(input_tokens=1, output_tokens=1), provider="azure", model="gpt-4o", at=AT)
+    assert found.as_of == "2026-06-01"
+    assert found.source.startswith("genai-prices 0.")
+    assert (found.model, found.provider) == ("gpt-4o", "azure")
+    assert found.cost_usd == pytest.approx(found.input_usd + found.output_usd)
+
+
+def test_the_price_list_knows_every_provider_that_claims_to_have_prices():
+    known = {provider.id for provider in data_snapshot.get_snapshot().providers}
+    assert {preset.price_id for preset in PRESETS if preset.price_id} <= known
+
+
+@pytest.mark.parametrize("price_id", sorted({preset.price_id for preset in PRESETS if preset.price_id}))
+def test_one_provider_read_alone_is_as_in_the_whole_list(price_id):
+    whole = {provider.id: provider for provider in data_snapshot.get_snapshot().providers}
+    part = prices._some_providers(price_id)
+    assert part[0] == whole[price_id]
+    assert [provider.id for provider in part[1:]] == list(whole[price_id].fallback_model_providers or ())
+
+
+def test_prices_load_without_the_whole_list():
+    code = (
+        "import sys\nfrom rein_nb.ir import Usage\nfrom rein_nb.providers.prices import cost_usd\n"
+        "assert cost_usd(Usage(input_tokens=10, output_tokens=1), provider='openai', model='gpt-4o')\n"
+        "assert 'genai_prices.data' not in sys.modules\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=REPO).returncode == 0
+
+
+def test_an_unreadable_price_list_is_an_unknown_price(monkeypatch):
+    monkeypatch.setattr(prices, "_snapshot", lambda price_id: 1 / 0)
+    assert cost_usd(Usage(input_tokens=1, output_tokens=1), provider="openai", model="gpt-4o") is None
+    prices.warm("openai")
+
+
+def test_a_list_the_user_keeps_up_to_date_is_used(monkeypatch):
+    snapshot = data_snapshot.DataSnapshot(providers=[], from_auto_update=True)
+    monkeypatch.setattr(data_snapshot, "_custom_snapshot", snapshot)
+    assert cost_usd(Usage(input_tokens=1, output_tokens=1), provider="openai", model="gpt-4o") is None
+
+
+def test_find_model():
+    assert find_model("gpt-4o", provider="openai").context_window == 128_000
+    assert find_model("no-such-model-9", provider="openai") is None
+    assert find_model("gpt-4o", provider="ollama") is None
