@@ -6,12 +6,12 @@ import json
 import textwrap
 from typing import Any
 
-from rein_nb.ir import MediaPart, redact
+from rein_nb.ir import MediaPart
 from rein_nb.notebook.footer import seconds
 from rein_nb.notebook.markdown import link_allowed
 from rein_nb.notebook.render import STATE_WORDS, json_text
 from rein_nb.notebook.safe_markdown import code_span, escape_text, fence, link, safe_markdown
-from rein_nb.notebook.sanitize import shown
+from rein_nb.notebook.sanitize import masked, shown
 from rein_nb.notebook.view_model import Block, ToolView, ViewState
 
 TRANSCRIPT_MIME = "application/vnd.rein-nb.transcript+json"
@@ -195,5 +195,5 @@ def transcript_data(state: ViewState) -> dict[str, Any]:
         "duration_s": footer.duration_s,
         "blocks": blocks,
     }
-    masked: dict[str, Any] = json.loads(json.dumps(redact(data), default=str))
-    return masked
+    out: dict[str, Any] = json.loads(json.dumps(masked(data), default=str))
+    return out

@@ -15,7 +15,7 @@ from typing import Any
 from rein_nb.ir import Citation, MediaPart, redact
 from rein_nb.notebook import markdown
 from rein_nb.notebook.footer import seconds
-from rein_nb.notebook.sanitize import escape, escape_attribute, guard_math, shown, visible
+from rein_nb.notebook.sanitize import escape, escape_attribute, guard_math, masked, shown, visible
 from rein_nb.notebook.style import STYLES, attributes
 from rein_nb.notebook.view_model import Block, ToolView, ViewState
 
@@ -311,9 +311,9 @@ def card_open(block: Block) -> bool:
 
 def json_text(value: Any) -> str:
     """JSON for reading: on one line where it is short."""
-    masked = redact(value)
-    line = json.dumps(masked, ensure_ascii=False, default=str)
-    return line if len(line) <= 80 else json.dumps(masked, ensure_ascii=False, indent=2, default=str)
+    clean = masked(value)
+    line = json.dumps(clean, ensure_ascii=False, default=str)
+    return line if len(line) <= 80 else json.dumps(clean, ensure_ascii=False, indent=2, default=str)
 
 
 def arguments_in_short(view: ToolView) -> str:
@@ -321,8 +321,8 @@ def arguments_in_short(view: ToolView) -> str:
     call = view.call
     if call is None or not call.arguments:
         return ""
-    masked = redact(call.arguments)
-    text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in masked.items())
+    pairs = masked(call.arguments).items()
+    text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in pairs)
     return text if len(text) <= 80 else text[:79] + "…"
 
 

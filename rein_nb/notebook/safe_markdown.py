@@ -180,7 +180,9 @@ class _Writer:
                 self.put(f"| {' | '.join(aligns)} |", gap=False)
             elif kind == "table_close":
                 self.put("")
-        return "\n".join(self.lines).strip("\n")
+        while self.lines and not self.lines[-1].strip("> "):
+            self.lines.pop()
+        return "\n".join(self.lines).lstrip("\n")
 
 
 def _mark(tokens: Sequence[Any]) -> None:

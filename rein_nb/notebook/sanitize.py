@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 import nh3
 
@@ -56,6 +57,18 @@ def visible(text: str) -> str:
 def shown(text: str) -> str:
     """Foreign text as it may be displayed and saved: secrets masked, then `visible`."""
     return visible(redact(text))
+
+
+def masked(value: Any) -> Any:
+    """JSON data with secrets masked, in the keys too: a model chooses those as well."""
+    value = redact(value)
+    return _mask_keys(value) if isinstance(value, dict | list) else value
+
+
+def _mask_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {redact(key) if isinstance(key, str) else key: _mask_keys(item) for key, item in value.items()}
+    return [_mask_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def escape(text: str) -> str:
