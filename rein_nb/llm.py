@@ -266,7 +266,7 @@ class LLM:
         )
         check = getattr(self._provider, "check", None)
         if check is not None:
-            check(request)
+            check(request, stream=stream)
         return Call(request=request, model=chosen, stream=stream, signal=signal)
 
     def _handler(self) -> Handler:

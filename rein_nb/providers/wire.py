@@ -58,7 +58,7 @@ class WireProvider:
         if client is None and spec.endpoint == "url":
             require_key(config, spec)
             resolve_base_url(config, spec)
-        self._checked: tuple[Request, WireCall, Target] | None = None
+        self._checked: tuple[Request, bool, WireCall, Target] | None = None
 
     def __repr__(self) -> str:
         return f"WireProvider({self.config.name})"
@@ -81,8 +81,8 @@ class WireProvider:
             capabilities=known,
         )
 
-    def check(self, request: Request) -> None:
-        """Raise for what this dialect or model cannot express, before any I/O.
+    def check(self, request: Request, *, stream: bool = True) -> None:
+        """Raise for what this dialect or model cannot express, before any I/O. `stream` says which form will be asked for.
 
         Raises
         ------
@@ -90,8 +90,8 @@ class WireProvider:
             Saying what is wrong.
         """
         target = self.target(request.options.model)
-        # Kept for the stream that follows, so that a long history is encoded once.
-        self._checked = (request, codec_for(target.dialect).encode(request, target, stream=True), target)
+        # Kept for the call that follows, so that a long history is encoded once.
+        self._checked = (request, stream, codec_for(target.dialect).encode(request, target, stream=stream), target)
 
     async def stream(
         self, request: Request, *, on_response: OnResponse | None = None, tap: reading.Tap | None = None
@@ -202,8 +202,8 @@ class WireProvider:
 
     def _encode(self, request: Request, *, stream: bool) -> tuple[WireCall, Target]:
         checked, self._checked = self._checked, None
-        if stream and checked is not None and checked[0] is request:
-            return checked[1], checked[2]
+        if checked is not None and checked[0] is request and checked[1] == stream:
+            return checked[2], checked[3]
         target = self.target(request.options.model)
         return codec_for(target.dialect).encode(request, target, stream=stream), target
 
