@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,6 +144,8 @@ def last() -> Comparison | None:
 def _settings(
     tools: Any, system: Any, options: Mapping[str, Any] | None, output_type: Any, tool_choice: Any, limits: Any, agent: Mapping[str, Any]
 ) -> dict[str, Any]:
+    if isinstance(tools, Iterator):
+        tools = list(tools)  # each cell's agent reads them anew
     named = {"tools": tools, "system": system, "output_type": output_type, "tool_choice": tool_choice, "limits": limits}
     return {**{name: value for name, value in named.items() if value is not None}, **(options or {}), **agent}
 

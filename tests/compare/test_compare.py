@@ -173,7 +173,7 @@ def test_a_display_that_fails_is_dropped_and_the_runs_go_on() -> None:
 def test_tools_options_system_and_output_type_reach_every_column() -> None:
     call = ToolCall(id="c1", name="add", arguments={"a": 2, "b": 3})
     models = {name: llm([call], ["five"]) for name in ("a", "b")}
-    made = compare("2+3?", models, tools=[add], system="count", options={"temperature": 0}, tool_choice="auto")
+    made = compare("2+3?", models, tools=iter([add]), system="count", options={"temperature": 0}, tool_choice="auto")
     assert made.tool_calls["result"].tolist() == ["5", "5"]
     assert made.tool_calls["label"].tolist() == ["a", "b"]
     assert made.runs["turns"].tolist() == [2, 2]
