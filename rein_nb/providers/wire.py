@@ -125,7 +125,7 @@ class WireProvider:
             chunks = self._bytes(response)
             deltas = reading.stream_deltas(chunks, codec, target, call, status=response.status_code, tap=tap)
             async for batch in deltas:
-                yield self._put_right(batch, call, target)
+                yield self.put_right(batch, call, target)
         except (ReinError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as exc:
@@ -148,7 +148,7 @@ class WireProvider:
         deltas = await reading.whole_deltas(
             body, codec_for(target.dialect), target, call, status=response.status_code, tap=tap
         )
-        return [*_opening(call, headers), *self._put_right(deltas, call, target)]
+        return [*_opening(call, headers), *self.put_right(deltas, call, target)]
 
     async def models(self) -> list[dict[str, Any]]:
         """What the endpoint offers: one dict a model, with at least ``id``.
@@ -228,7 +228,8 @@ class WireProvider:
         url = at.root_url if self.spec.sdk == "anthropic" else at.base_url
         return Endpoint(url, at.api_key, at.headers)
 
-    def _put_right(self, deltas: list[Delta], call: WireCall, target: Target) -> list[Delta]:
+    def put_right(self, deltas: list[Delta], call: WireCall, target: Target) -> list[Delta]:
+        """A batch of deltas with what this server is known to tell wrongly put right; recordings need it when they are played back."""
         if self.spec.endpoint != "local":
             return deltas
         from rein_nb.providers.local.quirks import adapt_deltas

@@ -233,7 +233,7 @@ class _StandIn:
         target, call, identity = self._identity(request, stream=True)
         found = self._find(identity)
         if found is not None:
-            async for batch in _play(found, target, call, self._recording.speed):
+            async for batch in self._play(found, target, call):
                 yield batch
             return
         exchange = Exchange(identity, stream=True)
@@ -258,7 +258,7 @@ class _StandIn:
         target, call, identity = self._identity(request, stream=False)
         found = self._find(identity)
         if found is not None:
-            return [delta async for batch in _play(found, target, call, self._recording.speed) for delta in batch]
+            return [delta async for batch in self._play(found, target, call) for delta in batch]
         exchange = Exchange(identity, stream=False)
         begun = time.perf_counter()
         try:
@@ -271,6 +271,11 @@ class _StandIn:
                 exchange.seconds = time.perf_counter() - begun
                 self._recording.keep(exchange)
         return deltas
+
+    async def _play(self, found: Exchange, target: Target, call: WireCall) -> AsyncIterator[Sequence[Delta]]:
+        put_right = getattr(self._provider, "put_right", None)
+        async for batch in _play(found, target, call, self._recording.speed):
+            yield batch if put_right is None else put_right(batch, call, target)
 
     def _identity(self, request: Request, *, stream: bool) -> tuple[Target, WireCall, dict[str, Any]]:
         target: Target = self._provider.target(request.options.model)
