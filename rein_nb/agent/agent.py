@@ -122,7 +122,7 @@ class Agent:
         self._compaction = Compaction()
         self._meter = Meter()
         self._always_allowed: set[str] = set()
-        self._winding_down: set[asyncio.Task[AgentResult]] = set()
+        self._live: dict[RunState, asyncio.Task[AgentResult]] = {}
         self.messages = messages
 
     # -- what it is -------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Agent:
         copy._setup = _changed(self._setup, {k: v for k, v in changes.items() if k != "messages"})
         copy._lock = threading.Lock()
         copy._always_allowed = set(self._always_allowed)
-        copy._winding_down = set()
+        copy._live = {}
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
@@ -275,11 +275,27 @@ class Agent:
         return run
 
     async def _drive(self, run: RunState) -> AgentResult:
-        """The loop in a task of its own, so that cancelling the caller stops the run in good order."""
+        """The loop, and then the conversation takes over what it gave."""
+        await self._let_stopped_runs_settle(run)
+        task = asyncio.current_task()
+        assert task is not None
+        self._live[run] = task
         try:
             return await run_loop(run)
         finally:
+            del self._live[run]
             self._take_over(run)
+
+    async def _let_stopped_runs_settle(self, run: RunState) -> None:
+        """A consumer that left early and asks again at once shall find the interrupted turn in the conversation."""
+        loop = asyncio.get_running_loop()
+        stopping = [task for other, task in list(self._live.items()) if other.loop is loop and other.token.is_cancelled]
+        if not stopping:
+            return
+        await asyncio.wait(stopping)
+        with self._lock:
+            if self._messages is not run.history:
+                run.go_on_from(self._messages, self._compaction, self._meter)
 
     async def _shielded(self, run: RunState) -> AgentResult:
         task = asyncio.ensure_future(self._drive(run))

@@ -11,6 +11,7 @@ a provider, a tool or a limit did.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from rein_nb.agent.events import AgentEnd, AgentStart, TurnEnd, TurnStart
@@ -32,6 +33,9 @@ RESUMPTIONS = 10
 PAUSED = "pause_turn"
 """The native finish reason of a turn that is to be sent back unchanged and continued."""
 
+_BEAT_S = 0.1
+"""Seconds between two wake-ups; a kernel interrupt lands within this time."""
+
 _ENDS: dict[str, StopReason] = {
     "stop": "completed", "tool_calls": "completed", "other": "completed", "length": "length",
     "content_filter": "content_filter", "refusal": "refusal", "cancelled": "cancelled", "error": "error",
@@ -42,6 +46,7 @@ async def run_loop(run: RunState) -> AgentResult:
     """Run to the end and return the result; `AgentEnd` is always the last event."""
     run.begin_clock()
     deadline = _start_deadline(run)
+    heartbeat = Heartbeat(run.loop)
     try:
         run.emit(
             AgentStart(
@@ -68,6 +73,7 @@ async def run_loop(run: RunState) -> AgentResult:
     finally:
         if deadline is not None:
             deadline.cancel()
+        heartbeat.stop()
         run.turn = 0
         result = run.finished()
         run.emit(AgentEnd(result=result))
@@ -208,6 +214,28 @@ def _read_output(run: RunState, completion: Completion) -> None:
         _watch_output_retries(run)
         if run.stop_reason is None:
             run.append(Message(role="user", content=str(exc)))
+
+
+class Heartbeat:
+    """Wakes a main thread's event loop ten times a second while a run is going.
+
+    A signal may be delivered to another thread of the process; the main thread then sees it only when it next runs Python code.
+    A loop that sleeps in a long ``select`` never would, and a kernel interrupt would have no effect until the run is over.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._handle: asyncio.TimerHandle | None = None
+        if threading.current_thread() is threading.main_thread():
+            self._beat()
+
+    def _beat(self) -> None:
+        self._handle = self._loop.call_later(_BEAT_S, self._beat)
+
+    def stop(self) -> None:
+        """End it."""
+        if self._handle is not None:
+            self._handle.cancel()
 
 
 def _start_deadline(run: RunState) -> asyncio.TimerHandle | None:

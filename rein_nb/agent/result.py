@@ -90,6 +90,13 @@ class AgentResult(Data):
     started_at: float | None = None
     duration_s: float | None = None
 
+    def __repr__(self) -> str:
+        # The whole would be the whole transcript, in every traceback, log line and cell that shows a result.
+        text = self.text if len(self.text) <= 80 else self.text[:77] + "..."
+        return f"AgentResult({self.stop_reason}, {len(self.turns)} turns, {text!r})"
+
+    __str__ = __repr__
+
     @property
     def text(self) -> str:
         """The last assistant message's visible text."""

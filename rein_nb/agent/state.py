@@ -87,12 +87,8 @@ class RunState:
         self.run_id = uuid.uuid4().hex
         self.token = CancellationToken(signal)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
-        self.messages: list[Message] = [*history, *prompt]
         self.prompt = list(prompt)
-        self.base = len(history)
-        self.history: object = history
-        self.compaction = compaction or Compaction()
-        self.meter = meter.copy() if meter is not None else Meter()
+        self.go_on_from(history, compaction or Compaction(), meter or Meter())
         self.compacted = False
         self.turns: list[Turn] = []
         self.turn = 0
@@ -119,6 +115,14 @@ class RunState:
         self._listeners: list[Listener] = list(setup.on_event)
         self._seq = 0
         self._price_warned = False
+
+    def go_on_from(self, history: Sequence[Message], compaction: Compaction, meter: Meter) -> None:
+        """Take over a transcript as what was before this run; only before it starts."""
+        self.history: object = history
+        self.messages: list[Message] = [*history, *self.prompt]
+        self.base = len(history)
+        self.compaction = compaction
+        self.meter = meter.copy()
 
     # -- speaking ---------------------------------------------------------------------------------
 

@@ -203,6 +203,17 @@ async def test_C095_leaving_in_any_way_closes_the_stream_and_keeps_the_text(recw
     assert len(recwarn) == 0
 
 
+async def test_asking_again_right_after_leaving_finds_the_interrupted_turn() -> None:
+    agent = Agent(scripted(["half ", "an ", "answer"], ["whole"], delay_s=0.01))
+    async for chunk in agent.astream("one"):
+        if chunk.type == "text":
+            break
+    result = await agent.arun("two")
+    assert [m.role for m in result.messages] == ["user", "assistant", "user", "assistant"]
+    assert result.messages[1].text.startswith("half")
+    assert_valid(agent.messages)
+
+
 async def test_a_stream_that_is_never_started_costs_nothing() -> None:
     agent = Agent(scripted("x"))
     stream = agent.events("hi")
