@@ -212,9 +212,7 @@ class ChatMessages:
             texts.append(f"[{part.kind} left out]")
 
     def _thoughts(self, message: Message, thoughts: list[ThinkingPart], wire: dict[str, Any]) -> None:
-        """Reasoning back to where it came from, in the field it came in."""
-        if not (self._is_own(message) or message.origin is None or message.origin.provider is None):
-            return
+        """Reasoning back to where it came from, in the field it came in. Others' reasoning was left out by the hand-off."""
         namespace = self.target.provider
         for part in thoughts:
             details = part.extra.get(namespace, {}).get("reasoning_details")

@@ -275,6 +275,7 @@ _TOOL = [ToolSpec(name="a")]
 def test_C047_parallel_tool_calls_is_sent_only_when_set_and_with_tools() -> None:
     assert "parallel_tool_calls" not in body(user(), tools=[])
     assert "parallel_tool_calls" not in body(user(), tools=_TOOL)
+    assert "parallel_tool_calls" not in body(user(), tools=_TOOL, tool_choice={"mode": "required"})
     assert "parallel_tool_calls" not in body(user(), tools=[], tool_choice={"parallel": "single"})
     assert body(user(), tools=_TOOL, tool_choice={"parallel": "single"})["parallel_tool_calls"] is False
     assert body(user(), tools=_TOOL, tool_choice={"parallel": "allow"})["parallel_tool_calls"] is True
@@ -375,6 +376,7 @@ def test_C064_reasoning_details_are_shown_once_merged_and_sent_back_whole() -> N
         {"type": "reasoning.text", "index": 0, "text": "Use the tool.", "format": "f1", "signature": "SIG1"},
         {"type": "reasoning.encrypted", "index": 1, "data": "SECRET"},
     ]
+    assert "reasoning" not in wire
     assert "reasoning_details" not in body([user(), loaded], target("other", reasoning_replay="always"))["messages"][1]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -143,6 +142,20 @@ def test_the_quick_way_lets_no_new_field_slip_by() -> None:
         assert mark in kept.model_dump_json(), mark
 
 
+def test_a_new_field_in_the_place_of_the_padding_is_seen() -> None:
+    padded = [chunk({"content": "a"}, obfuscation="x") for _ in range(3)]
+    completion = stream(*padded, chunk({"content": "a"}, late="news"), *padded, chunk(finish="stop"))
+    assert (completion.text, completion.extra["acme"]["late"]) == ("a" * 7, "news")
+
+
+def test_usage_and_finish_reasons_that_repeat_are_read_each_time() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1}
+    decoder = ChatDecoder(target())
+    for _ in range(4):
+        kinds = [type(delta) for delta in decoder.feed(chunk({"content": "a"}, finish="length", usage=usage))]
+        assert {d.Text, d.UsageReport, d.Finish} <= set(kinds)
+
+
 def test_padding_is_dropped_and_does_not_slow_the_stream() -> None:
     decoder = ChatDecoder(target())
     out = [delta for n in range(20) for delta in decoder.feed(chunk({"content": "a"}, obfuscation="x" * n))]
@@ -151,17 +164,21 @@ def test_padding_is_dropped_and_does_not_slow_the_stream() -> None:
 
 
 @pytest.mark.parametrize("kind", ["content", "reasoning_content", "arguments"])
-def test_plain_pieces_cost_one_delta_and_little_time(kind: str) -> None:
-    first = fragment(index=0, id="c", name="f", arguments="{") if kind == "arguments" else {kind: "a"}
+@pytest.mark.parametrize("beside", [{}, {"obfuscation": "xyz"}, {"system_fingerprint": "fp", "usage": None}])
+def test_plain_pieces_go_the_quick_way(monkeypatch: pytest.MonkeyPatch, kind: str, beside: dict[str, Any]) -> None:
+    first = fragment(index=0, id="c", name="f", arguments="{") if kind == "arguments" else {"role": "assistant", kind: "a"}
     piece = fragment(index=0, arguments="a") if kind == "arguments" else {kind: "a"}
     decoder = ChatDecoder(target())
-    decoder.feed(chunk(first))
-    decoder.feed(chunk(piece))
-    data = [chunk(piece) for _ in range(2000)]
-    started = time.thread_time()
-    out = [decoder.feed(item) for item in data]
-    assert (time.thread_time() - started) / len(data) < 20e-6  # reading a chunk in full costs ten times the quick way
-    assert all(len(deltas) == 1 for deltas in out)
+    for given in (first, piece):
+        decoder.feed(chunk(given, **beside))
+    read = decoder._read
+    monkeypatch.setattr(decoder, "_read", lambda *_: pytest.fail("a plain piece was read in full"))
+    for _ in range(3):
+        (delta,) = decoder.feed(chunk({**piece, "content": None, "role": None} if kind != "content" else piece, **beside))
+        assert isinstance(delta, d.Text | d.Thinking | d.ToolArgs)
+        assert delta.text == "a"
+    monkeypatch.setattr(decoder, "_read", read)
+    assert any(isinstance(delta, d.Finish) for delta in decoder.feed(chunk(finish="stop", **beside)))
 
 
 # -- content --------------------------------------------------------------------------------------------
@@ -275,7 +292,7 @@ def test_generated_images() -> None:
 
 
 def test_logprobs_of_all_chunks_are_kept() -> None:
-    tokens = [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in "ab"]
+    tokens = [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in "abaaa"]
     wire = [
         {"choices": [{"index": 0, "delta": {"content": t["token"]}, "logprobs": {"content": [t], "refusal": None}}]} for t in tokens
     ]
