@@ -22,6 +22,10 @@ def _settings(xllamacpp: Any, config: dict[str, Any]) -> Any:
     params.n_parallel = config["slots"]
     params.n_ctx = config["context_tokens"] * config["slots"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = config["threads"]
+    # One token at a time through the weights. A matrix product over several rows rounds differently from one over a single row, so with larger
+    # steps the same greedy prompt gives another text when part of it was cached or another request was under way. It costs half of the
+    # speed at which prompts are read.
+    params.n_ubatch = 1
     params.use_jinja = True
     params.port = 0
     # The server answers any origin, so without a key every web page that is open on this machine could use it.
