@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff import handoff
-from rein_nb.ir import Message, Request, ToolCall
+from rein_nb.ir import Message, Request, ThinkingPart, ToolCall
 from rein_nb.providers.codecs import codec_for
 from rein_nb.testing.validate import TARGETS, Violation, target_of, validate_transcript
 from tests.dialects.test_handoff import transcripts as generated
@@ -227,6 +227,7 @@ BROKEN: list[tuple[str, str, Any, str]] = [
     ("anthropic", "messages.1.content.0", {"type": "text", "text": "x"}, "missing-thinking"),
     ("anthropic", "messages.1.content.0.cache_control", {"type": "ephemeral"}, "cache-mark"),
     ("anthropic", "messages.1.content.0", {"type": "redacted_thinking"}, "unsigned-thinking"),
+    ("anthropic", "messages.1.content.2", {"type": "redacted_thinking", "data": "D"}, "trailing-thinking"),
     ("anthropic", "messages.1.content.1.id", "a|b", "bad-id"),
     ("anthropic", "messages.1.content.1.id", "t2", "repeated-id"),
     ("anthropic", "messages.1.content.1.input", "{}", "bad-arguments"),
@@ -402,6 +403,30 @@ MISMATCHED = "ad3b"
 
 STRICTER = ("alternation", "empty-text", "result-order", "unknown-field", "missing-reasoning")
 """Rules that are stricter than the providers' own servers, for servers that speak their dialects."""
+
+
+def test_C062_every_tool_turn_to_deepseek_has_its_reasoning_field() -> None:
+    deepseek_target = target_of("deepseek")
+    own = Message(
+        role="assistant",
+        content=[ThinkingPart(text="Need the tool."), ToolCall(id="c1", name="wx", arguments={"c": "Oslo"})],
+        origin=deepseek_target.origin,
+    )
+    foreign = Message(role="assistant", content=[ToolCall(id="t2", name="wx", arguments={"c": "Rome"})])
+    history = [
+        Message(role="user", content="weather?"),
+        own,
+        Message(role="tool", tool_call_id="c1", content="rain"),
+        Message(role="assistant", content="Rain."),
+        Message(role="user", content="and Rome?"),
+        foreign,
+        Message(role="tool", tool_call_id="t2", content="sun"),
+    ]
+    sent = [m for m in encoded(history, deepseek_target)["messages"] if m.get("tool_calls")]
+    assert [message["reasoning_content"] for message in sent] == ["Need the tool.", ""]
+    assert validate_transcript(history, deepseek_target) == []
+    for name in ("openai-chat", "anthropic"):
+        assert "Need the tool." not in str(encoded(history, target_of(name)))
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))

@@ -184,6 +184,9 @@ class ChatMessages:
         thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
         if thoughts and at in self.replay:
             self._thoughts(message, thoughts, wire)
+        if message.tool_calls and at in self.replay and (field := self.target.quirks.reasoning_field):
+            # DeepSeek wants the field in every turn that called tools, also in one that another provider made (C062).
+            wire.setdefault(field, "")
         if message.tool_calls:
             wire["tool_calls"] = [self._call(call, own) for call in message.tool_calls]
         if own:

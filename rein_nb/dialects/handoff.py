@@ -30,9 +30,11 @@ from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff_pairs import pair
 from rein_nb.dialects.handoff_rules import (
     NO_USER_AFTER_RESULTS,
+    NOT_LAST_THINKING,
     USER_FIRST,
     accepts_media,
     id_rule,
+    keeps_own_ids,
     result_media,
     same_origin,
     same_service,
@@ -138,12 +140,13 @@ class _Pass:
 
     def _name(self) -> None:
         rule = id_rule(self.target)
+        lenient = keeps_own_ids(self.target)
         places: list[tuple[int, int, str, bool]] = []
         kept: set[str] = set()
         names: dict[str, None] = {}
         for at in self.answers:
             message = self.messages[at]
-            own = same_service(message.origin, self.target)
+            own = lenient and same_service(message.origin, self.target)
             for n, part in enumerate(message.parts):
                 if type(part) is not ToolCall:
                     continue
@@ -187,15 +190,13 @@ class _Pass:
                 parts.append(self._call(part, self.ids[at, n], own))
                 continue
             kept = self._assistant_part(part, message, own)
-            # An empty text part may carry a thought signature, which Google wants back (C050).
-            if kept is not None and (
-                not self._empty(kept) or (kept.extra and self.target.dialect.startswith("google"))
-            ):
+            if kept is not None and (not self._empty(kept) or self._signed(kept)):
                 parts.append(kept)
-        if self.target.dialect == "openai-responses":
-            # The API refuses a reasoning item that nothing follows (C040).
+        if self.target.dialect in NOT_LAST_THINKING:
             while parts and type(parts[-1]) is ThinkingPart:
                 parts.pop()
+        elif self.target.dialect == "openai-chat" and all(type(part) is ThinkingPart for part in parts):
+            parts = []  # reasoning is a field beside content there, and no message by itself
         self._keep(message, parts)
         if at in self.answers:
             self._results(at, message)
@@ -240,6 +241,8 @@ class _Pass:
 
     def _thinking(self, part: ThinkingPart, message: Message, own: bool) -> ThinkingPart | None:
         opaque = bool(part.signature or part.opaque or part.redacted or part.extra)
+        if not opaque and not part.text:
+            return None
         if self.target.dialect == "anthropic":
             keep = own and bool(part.signature or part.opaque)
         elif opaque:
@@ -355,6 +358,10 @@ class _Pass:
             return False
         # Anthropic refuses blank text blocks as well as empty ones (C026).
         return not (part.text.strip() if self.target.dialect == "anthropic" else part.text)
+
+    def _signed(self, part: Any) -> bool:
+        """Whether a part carries a thought signature, which Google wants back even on an empty text (C050)."""
+        return self.target.dialect.startswith("google") and any("thought_signature" in v for v in part.extra.values())
 
     def _warn(self, text: str) -> None:
         self.warnings[text] = None

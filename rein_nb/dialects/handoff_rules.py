@@ -68,6 +68,19 @@ def id_rule(target: Target) -> IdRule:
     return ID_RULES.get(name, ID_RULES["openai-chat"])
 
 
+def keeps_own_ids(target: Target) -> bool:
+    """Whether ids that the server itself issued go back as they are, even where its dialect's rule would refuse them.
+
+    Servers that only speak OpenAI's dialects issue what they like (``functions.ls:0``) and want it back; the vendors of the dialects
+    hold to their own rules.
+    """
+    return (
+        target.dialect in ("openai-chat", "openai-responses")
+        and target.provider not in ("openai", "openai-chat", "azure")
+        and id_rule(target) is ID_RULES[target.dialect]
+    )
+
+
 # -- tool names -------------------------------------------------------------------------------------
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -202,6 +215,9 @@ _MEDIA_OF_PROVIDER: dict[str, dict[str, MediaRule]] = {"deepseek": {}}
 
 USER_FIRST = frozenset({"anthropic", "google", "google-code-assist"})
 """Dialects that refuse a conversation which begins with the model's turn (C058)."""
+
+NOT_LAST_THINKING = frozenset({"anthropic", "openai-responses"})
+"""Dialects that refuse reasoning which nothing of the same answer follows (C040; "the final block ... cannot be `thinking`")."""
 
 NO_USER_AFTER_RESULTS = frozenset({"mistral"})
 """Providers that refuse a user message directly after tool results."""

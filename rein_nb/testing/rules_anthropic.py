@@ -111,6 +111,8 @@ def _assistant(blocks: list[dict[str, Any]], where: str, seen: set[str], report:
                 report.add("orphan-result", place, f"{kind} answers no server tool use before it")
         elif kind in ("tool_result", "image", "document"):
             report.add("bad-part", place, f"{kind!r} is not accepted from the assistant")
+    if blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):
+        report.add("trailing-thinking", where, "the final block of an assistant message cannot be thinking")
     return calls
 
 

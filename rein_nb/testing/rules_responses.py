@@ -16,6 +16,7 @@ _CALL_ID = re.compile(r".{1,64}", re.DOTALL)
 _ITEM_ID = re.compile(r"[A-Za-z0-9_-]{1,}")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _HEADS = {"function_call": "fc", "reasoning": "rs", "message": "msg"}
+_CLIENT_CALLS = {"function_call", "custom_tool_call", "computer_call", "apply_patch_call"}
 _USER_PARTS = {"input_text", "input_image", "input_file", "input_audio"}
 _ASSISTANT_PARTS = {"output_text", "refusal"}
 _OUTPUT_PARTS = {"input_text", "input_image", "input_file"}
@@ -50,14 +51,15 @@ def check_responses(body: dict[str, Any], target: Target, report: Report) -> Non
         elif kind.endswith("_call_output"):
             id = str(item.get("call_id"))
             answered[id] = answered.get(id, 0) + 1
-            if id not in calls and not body.get("previous_response_id"):
+            known = id in calls or kind.removesuffix("_output") not in _CLIENT_CALLS
+            if not known and not body.get("previous_response_id"):
                 report.add("orphan-result", where, f"the output for {id!r} answers no call before it")
             if answered[id] > 1:
                 report.add("repeated-result", where, f"the call {id!r} has {answered[id]} outputs, and needs one")
             _output(item, where, report)
-        elif kind.endswith("_call") and "call_id" in item:
-            report.id(item["call_id"], _CALL_ID, where, seen_calls)
-            calls[str(item["call_id"])] = where
+        elif kind in _CLIENT_CALLS:
+            report.id(item.get("call_id"), _CALL_ID, where, seen_calls)
+            calls[str(item.get("call_id"))] = where
             if kind == "function_call":
                 report.arguments(item.get("arguments"), where)
             if kind in ("function_call", "custom_tool_call"):

@@ -114,9 +114,9 @@ class Report:
             if name in names[:n]:
                 self.add("repeated-tool", f"{where}[{n}]", f"the tool {name!r} is offered twice")
 
-    def one_of(self, value: Any, allowed: Collection[Any], rule: str, where: str) -> bool:
+    def one_of(self, value: Any, allowed: Collection[str], rule: str, where: str) -> bool:
         """Whether a word is one of the accepted ones; noted where it is not."""
-        if value in allowed:
+        if isinstance(value, str) and value in allowed:
             return True
-        self.add(rule, where, f"{value!r} is not accepted here; one of {', '.join(map(str, sorted(allowed)))} is")
+        self.add(rule, where, f"{value!r} is not accepted here; one of {', '.join(sorted(allowed))} is")
         return False
