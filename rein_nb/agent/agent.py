@@ -52,6 +52,9 @@ class Agent:
         ``(call)`` or ``(call, ctx)``, or a dict by tool name.
     approval_timeout_s
         Seconds that a question may stay open before it counts as denied; None for ever.
+    interactive
+        Whether somebody can answer questions: True waits for a decision, False denies at once. None (default) is True for `events` and
+        `start`, whose events can be answered, and False for `run`, `arun` and `astream`.
     before_tool_call, after_tool_call, before_request
         Hooks, one or several; see `rein_nb.agent.hooks`.
     deps
@@ -96,6 +99,7 @@ class Agent:
         limits: Limits | Mapping[str, float] | None = None,
         approval: Policy = None,
         approval_timeout_s: float | None = 300.0,
+        interactive: bool | None = None,
         before_tool_call: Any = (),
         after_tool_call: Any = (),
         before_request: Any = (),
@@ -110,7 +114,7 @@ class Agent:
         **options: Any,
     ) -> None:
         given = {
-            "llm": llm, "tools": tools, "system": system, "limits": limits, "approval": approval, "approval_timeout_s": approval_timeout_s,
+            "llm": llm, "tools": tools, "system": system, "limits": limits, "approval": approval, "approval_timeout_s": approval_timeout_s, "interactive": interactive,
             "before_tool_call": before_tool_call, "after_tool_call": after_tool_call, "before_request": before_request, "deps": deps,
             "output_type": output_type, "max_output_retries": max_output_retries, "tool_choice": tool_choice, "context": context,
             "fallback": fallback, "label": label, "on_event": on_event,
@@ -225,7 +229,7 @@ class Agent:
 
     def events(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[AgentEvent]:
         """The run as events, `AgentEnd` last. Never raises for what a provider or a tool did."""
-        run = self._new_run(prompt, overrides)
+        run = self._new_run(prompt, overrides, watched=True)
         return EventStream(run, lambda: self._drive(run), all_events)
 
     def astream(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[StreamChunk]:
@@ -235,7 +239,7 @@ class Agent:
 
     def start(self, prompt: Prompt | None = None, **overrides: Any) -> AgentRun:
         """Run in the background, on rein_nb's own loop, and return at once."""
-        run = self._new_run(prompt, overrides)
+        run = self._new_run(prompt, overrides, watched=True)
         handle = AgentRun(run)
         return handle._begin(aio.submit(self._shielded(run)))
 
@@ -255,7 +259,7 @@ class Agent:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _new_run(self, prompt: Prompt | None, overrides: dict[str, Any]) -> RunState:
+    def _new_run(self, prompt: Prompt | None, overrides: dict[str, Any], *, watched: bool = False) -> RunState:
         signal = overrides.pop("signal", None)
         if signal is not None and not isinstance(signal, CancellationToken):
             raise InvalidRequest(f"signal must be a CancellationToken, not {type(signal).__name__}")
@@ -266,7 +270,8 @@ class Agent:
         if not started and not history:
             raise InvalidRequest("there is nothing to answer: give a prompt")
         run = RunState(
-            setup, history, started, compaction=compaction, meter=meter, signal=signal, always_allowed=self._always_allowed
+            setup, history, started, compaction=compaction, meter=meter, signal=signal, always_allowed=self._always_allowed,
+            watched=watched,
         )
         if setup.output_type is not None:
             run.output_spec = OutputSpec(

@@ -109,6 +109,14 @@ class Question:
         except RuntimeError:  # the loop is closed: the run is long over
             return
 
+    async def at_once(self) -> tuple[str, str | None] | None:
+        """The decision, when one was made while the question was asked; else None, and later ones are void."""
+        await asyncio.sleep(0)
+        if self._answer.done():
+            return self._answer.result()
+        self._answer.cancel()
+        return None
+
     async def wait(self, token: CancellationToken, timeout_s: float | None) -> tuple[str, str | None] | None:
         """The decision; None when the run was stopped first. A question left open for `timeout_s` seconds is denied."""
         stop: asyncio.Future[None] = self._loop.create_future()

@@ -191,11 +191,13 @@ async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[
         return outcomes.not_started(call, run.token.reason)
     verdict, reason = ended.value
     if verdict == "ask":
-        if not run.listening:
-            return outcomes.denied(call, "it needs an approval, and nobody is there to give it")
         question = Question(run.loop)
         run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))
-        decision = await question.wait(run.token, run.setup.approval_timeout_s)
+        if run.interactive:
+            decision = await question.wait(run.token, run.setup.approval_timeout_s)
+        else:
+            # A listener may still decide while it hears the question.
+            decision = await question.at_once() or ("deny", "it needs an approval, and nobody is there to give it")
         if decision is None:
             return outcomes.not_started(call, run.token.reason)
         verdict, reason = decision

@@ -37,6 +37,7 @@ class Setup:
     limits: Limits = field(default_factory=Limits)
     approval: Policy = None
     approval_timeout_s: float | None = 300.0
+    interactive: bool | None = None
     before_tool_call: tuple[BeforeToolCall, ...] = ()
     after_tool_call: tuple[AfterToolCall, ...] = ()
     before_request: tuple[BeforeRequest, ...] = ()
@@ -68,6 +69,10 @@ class RunState:
         What the provider reported for the history.
     signal
         Cancels the run from outside.
+    always_allowed
+        Tools that were allowed for good.
+    watched
+        Whether somebody follows the events who can answer questions.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class RunState:
         meter: Meter | None = None,
         signal: CancellationToken | None = None,
         always_allowed: set[str] | None = None,
+        watched: bool = False,
     ) -> None:
         self.setup = setup
         self.tools = setup.tools
@@ -102,6 +108,7 @@ class RunState:
         self.malformed_turns = 0
         self.resumptions = 0
         self.fallbacks = deque(setup.fallback)
+        self.interactive = setup.interactive if setup.interactive is not None else watched
         self.always_allowed = always_allowed if always_allowed is not None else set()
         self.steering: deque[Message] = deque()
         self.follow_ups: deque[Message] = deque()

@@ -12,6 +12,7 @@ from rein_nb.agent.events import AgentEnd, AgentEvent
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff import handoff
 from rein_nb.ir import Message, ToolCall
+from rein_nb.testing import validate
 
 TARGETS = [
     Target(provider="openai", dialect="openai-responses", model="m"),
@@ -47,6 +48,12 @@ def assert_valid(messages: Sequence[Message]) -> None:
     opened = [Message(role="user", content="hi"), *messages]
     for target in TARGETS:
         assert handoff(opened, target).repairs == 0, target.dialect
+
+
+def assert_accepted(messages: Sequence[Message]) -> None:
+    """All six kinds of provider would take the transcript and a next question, by their documented rules."""
+    for target in validate.TARGETS:
+        assert validate.validate_transcript([*messages, Message(role="user", content="and now?")], target) == [], target
 
 
 def assert_event_grammar(events: Sequence[AgentEvent]) -> None:

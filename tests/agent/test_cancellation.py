@@ -19,7 +19,7 @@ from rein_nb.ir import Message, ProviderError, ThinkingPart
 from rein_nb.stream import CancellationToken
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import Tool, ToolContext
-from tests.agent.support import assert_event_grammar, assert_valid, call, eventually
+from tests.agent.support import assert_accepted, assert_event_grammar, assert_valid, call, eventually
 
 scripted = ScriptedProvider.llm
 
@@ -122,6 +122,8 @@ async def test_interrupted_at_every_event_the_next_request_is_valid(
         again = await agent.arun("and now?", llm=scripted("next"))
         assert again.text == "next"
         assert_valid(again.messages)
+        if at % 3 == script % 3:  # every event is interrupted; the wire rules are slow, so a third of the outcomes
+            assert_accepted(again.messages)
     gc.collect()
     assert problems == []
     assert not [w for w in recwarn if "never" in str(w.message)]

@@ -45,6 +45,33 @@ async def test_headless_a_tool_that_needs_approval_is_denied_at_once() -> None:
     assert "nobody is there" in text
 
 
+async def test_a_listener_alone_is_nobody_to_wait_for_but_may_answer_while_it_hears() -> None:
+    heard: list[str] = []
+    started = time.perf_counter()
+    (first, text), _ = await outcomes(on_event=lambda e: heard.append(e.type))
+    assert time.perf_counter() - started < 1
+    assert (first, "approval_requested" in heard) == ("denied", True)
+    assert "nobody is there" in text
+
+    def answer(event: Any) -> None:
+        if isinstance(event, ApprovalRequested) and event.decide is not None:
+            event.decide("allow", None)
+
+    assert (await outcomes(on_event=answer))[0][0] == "ok"
+
+
+async def test_whoever_can_answer_may_say_so() -> None:
+    decisions: list[Any] = []
+
+    def later(event: Any) -> None:
+        if isinstance(event, ApprovalRequested):
+            asyncio.get_running_loop().call_later(0.05, event.decide, "allow", None)  # type: ignore[arg-type]
+            decisions.append(event)
+
+    assert (await outcomes(on_event=later, interactive=True))[0][0] == "ok"
+    assert len(decisions) == 1
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
