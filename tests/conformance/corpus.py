@@ -71,8 +71,13 @@ class Case:
         extensions = {"google-code-assist": {"project": "p"}} if self.provider == "antigravity" else {}
         return LLM(
             Config(
-                provider=self.provider, model=self.model, api_key=KEY, base_url=base_url + prefix,
-                extra=extra, extensions=extensions, **config,
+                provider=self.provider,
+                model=self.model,
+                api_key=KEY,
+                base_url=base_url + prefix,
+                extra=extra,
+                extensions=extensions,
+                **config,
             )  # fmt: skip
         )
 
@@ -106,9 +111,13 @@ def cases(*folders: str) -> Iterator[Case]:
             model = asked.get("model") or recording.get("model") or (named[1] if named else "") or "unknown-model"
             yield Case(
                 name=f"{path.parent.name}/{path.stem}#{n}",
-                provider=kind[0], dialect=kind[1], scenario=recording["scenario"],
-                model=str(model), asked=asked, response=exchange["response"],
-            )  # fmt: skip
+                provider=kind[0],
+                dialect=kind[1],
+                scenario=recording["scenario"],
+                model=str(model),
+                asked=asked,
+                response=exchange["response"],
+            )
 
 
 def through_codec(case: Case, target: Target, events: list[tuple[str | None, Any]] | None = None) -> Completion:

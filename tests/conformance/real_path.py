@@ -59,7 +59,13 @@ async def cut_case(case: Case, prefixes: Sequence[str]) -> list[str]:
     wrong: list[str] = []
     for prefix in prefixes:
         cut = Case(
-            case.name, case.provider, case.dialect, case.scenario, case.model, case.asked, {**case.response, "body": prefix}
+            case.name,
+            case.provider,
+            case.dialect,
+            case.scenario,
+            case.model,
+            case.asked,
+            {**case.response, "body": prefix},
         )
         want = through_codec(cut, case.llm("http://127.0.0.1:9").target()) if prefix.strip() else None
         problem = await _ended(cut, want) or await _cancelled(cut, want)

@@ -28,7 +28,9 @@ async def test_every_recorded_answer_gives_what_its_codec_gives(folder: str, sha
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-async def test_a_stream_cut_or_cancelled_between_events_ends_once_and_keeps_what_came(folder: str, shared: Path) -> None:
+async def test_a_stream_cut_or_cancelled_between_events_ends_once_and_keeps_what_came(
+    folder: str, shared: Path
+) -> None:
     problems: list[str] = []
     for case in cases(folder):
         if case.streamed and case.ok:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from benchmarks.server import running
+from tests.benchmarks.server import running
 from rein_nb import LLM, Message, ToolCall, ToolSpec
 
 CALLS = 60
@@ -20,7 +20,13 @@ PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}, "requ
 def history(turns: int) -> list[Message]:
     out = [Message(role="user", content="go")]
     for n in range(turns):
-        out.append(Message(role="assistant", content="", tool_calls=[ToolCall(id=f"call_{n}", name="lookup", arguments={"key": f"k{n}"})]))
+        out.append(
+            Message(
+                role="assistant",
+                content="",
+                tool_calls=[ToolCall(id=f"call_{n}", name="lookup", arguments={"key": f"k{n}"})],
+            )
+        )
         out.append(Message(role="tool", tool_call_id=f"call_{n}", content="ok"))
     return out
 
@@ -28,7 +34,11 @@ def history(turns: int) -> list[Message]:
 def wire_history(turns: int) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for n in range(turns):
-        call = {"id": f"call_{n}", "type": "function", "function": {"name": "lookup", "arguments": json.dumps({"key": f"k{n}"})}}
+        call = {
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": "lookup", "arguments": json.dumps({"key": f"k{n}"})},
+        }
         out.append({"role": "assistant", "content": None, "tool_calls": [call]})
         out.append({"role": "tool", "tool_call_id": f"call_{n}", "content": "ok"})
     return out
@@ -52,9 +62,15 @@ async def _measure(url: str) -> dict[str, float]:
     client = AsyncOpenAI(api_key="x", base_url=url + "/v1")
     llm = LLM.named("openai-chat/gpt-4.1", api_key="sk-benchmark-0000", base_url=url + "/v1")
     spec = ToolSpec(name="lookup", description="Look a key up.", parameters=PARAMETERS)
-    wire_spec = {"type": "function", "function": {"name": "lookup", "description": "Look a key up.", "parameters": PARAMETERS}}
+    wire_spec = {
+        "type": "function",
+        "function": {"name": "lookup", "description": "Look a key up.", "parameters": PARAMETERS},
+    }
     out = {}
-    for name, turns, n in (("one call / openai typed call", 0, CALLS), ("400 tool turns / openai typed call", TURNS, 5)):
+    for name, turns, n in (
+        ("one call / openai typed call", 0, CALLS),
+        ("400 tool turns / openai typed call", TURNS, 5),
+    ):
         ours, theirs = history(turns), wire_history(turns)
         a = await _cost_ms(lambda ours=ours: llm.achat(ours, tools=[spec]), n)
         b = await _cost_ms(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.server import running
+from tests.benchmarks.server import running
 
 ROUNDS = 5
 
@@ -27,7 +27,9 @@ async def _sdk(dialect: str, url: str) -> float:
         from openai import AsyncOpenAI
 
         message = {"role": "user", "content": "go"}
-        await AsyncOpenAI(api_key="x", base_url=url + "/v1").chat.completions.create(model="gpt-4.1", messages=[message])
+        await AsyncOpenAI(api_key="x", base_url=url + "/v1").chat.completions.create(
+            model="gpt-4.1", messages=[message]
+        )
     else:
         from anthropic import AsyncAnthropic
 
@@ -59,7 +61,7 @@ def measure() -> dict[str, float]:
             for _ in range(ROUNDS):
                 for kind in samples:
                     got = subprocess.run(
-                        [sys.executable, "-m", "benchmarks.first_request", kind, dialect, url],
+                        [sys.executable, "-m", "tests.benchmarks.first_request", kind, dialect, url],
                         capture_output=True, text=True, check=True,
                     )  # fmt: skip
                     samples[kind].append(tuple(json.loads(got.stdout)))

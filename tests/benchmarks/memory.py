@@ -7,7 +7,7 @@ import gc
 import subprocess
 import sys
 
-from benchmarks.server import running
+from tests.benchmarks.server import running
 
 CHUNKS = 50_000
 
@@ -42,7 +42,7 @@ def measure() -> dict[str, float]:
     """Growth in MiB, in a process of its own."""
     with running() as url:
         out = subprocess.run(
-            [sys.executable, "-m", "benchmarks.memory", url], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "tests.benchmarks.memory", url], capture_output=True, text=True, check=True
         ).stdout
     return {"memory growth over 50,000 chunks, MiB": float(out)}
 

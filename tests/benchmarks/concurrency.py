@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from benchmarks.server import running
+from tests.benchmarks.server import running
 from rein_nb import LLM
 
 STREAMS, CHUNKS, PAUSE_MS = 200, 200, 5

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-WORDS = (" the", " of", " data", " model", "ing", " caf\u00e9", ",", "\n- ", " \"quoted\"", " run")
+WORDS = (" the", " of", " data", " model", "ing", " caf\u00e9", ",", "\n- ", ' "quoted"', " run")
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\ncache-control: no-cache\r\n"
     b"x-request-id: req_0123456789abcdef\r\nx-ratelimit-remaining-requests: 9999\r\n\r\n"
@@ -27,7 +27,13 @@ def _dump(value: Any) -> bytes:
 
 
 def chat_events(n: int) -> list[bytes]:
-    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4.1", "system_fingerprint": "fp"}
+    base = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "gpt-4.1",
+        "system_fingerprint": "fp",
+    }
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -97,7 +103,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             if b'"stream":true' not in body.replace(b" ", b""):
                 answer = WHOLE[dialect]
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(answer), answer)
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                    % (len(answer), answer)
                 )
                 await writer.drain()
                 continue
@@ -129,7 +136,7 @@ async def _main() -> None:
 def running() -> Iterator[str]:
     """The server, running; gives its root URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.benchmarks.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -14,11 +14,18 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.server import running
+from tests.benchmarks.server import running
 
 CHUNKS = 10_000
 ROUNDS = 5
-CLIENTS = ("rein_nb chat", "rein_nb messages", "rein_nb-fast chat", "rein_nb-fast messages", "openai chat", "anthropic messages")
+CLIENTS = (
+    "rein_nb chat",
+    "rein_nb messages",
+    "rein_nb-fast chat",
+    "rein_nb-fast messages",
+    "openai chat",
+    "anthropic messages",
+)
 
 
 async def _rein(dialect: str, url: str) -> int:
@@ -39,7 +46,10 @@ async def _openai(url: str) -> int:
     client = AsyncOpenAI(api_key="x", base_url=url + "/v1")
     size = 0
     stream = await client.chat.completions.create(
-        model="gpt-4.1", messages=[{"role": "user", "content": "go"}], stream=True, stream_options={"include_usage": True}
+        model="gpt-4.1",
+        messages=[{"role": "user", "content": "go"}],
+        stream=True,
+        stream_options={"include_usage": True},
     )
     async for chunk in stream:
         if chunk.choices and chunk.choices[0].delta.content:
@@ -68,7 +78,9 @@ async def _client(name: str, url: str) -> None:
     async def run(n: int) -> float:
         at = f"{url}/n{n}"
         start = time.process_time()
-        size = await (_openai(at) if kind == "openai" else _anthropic(at) if kind == "anthropic" else _rein(dialect, at))
+        size = await (
+            _openai(at) if kind == "openai" else _anthropic(at) if kind == "anthropic" else _rein(dialect, at)
+        )
         assert size > n
         return time.process_time() - start
 
@@ -83,7 +95,10 @@ def measure() -> dict[str, float]:
     with running() as url:
         workers = {
             name: subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.stream", name, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-m", "tests.benchmarks.stream", name, url],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             for name in CLIENTS
         }
