@@ -23,6 +23,8 @@ from rein_nb.ir.base import JSON, Extra
 REPLAYED_FIELDS = ("extra_content", "thought_signature", "reasoning_opaque")
 """Fields of an assistant message that its origin wants back as they were: thought signatures of Gemini, opaque reasoning of Copilot."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
 _CALL_MARKS = frozenset({"type", "legacy", "function"})
 
 
@@ -55,15 +57,17 @@ class ChatMessages:
     def encode(self) -> list[dict[str, Any]]:
         """The wire messages, in order."""
         for at, message in enumerate(self.messages):
+            if message.role == "assistant":
+                self._release()
+                self._assistant(message, at)
+                continue
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             for result in results:
                 self._result(result)
             if len(results) == len(message.parts) and results:
                 continue
             self._release()
-            if message.role == "assistant":
-                self._assistant(message, at)
-            elif message.role in ("system", "developer"):
+            if message.role in ("system", "developer"):
                 self._system(message)
             else:
                 self._user(message)
@@ -168,10 +172,16 @@ class ChatMessages:
         namespace = self.target.provider
         wire: dict[str, Any] = {"role": "assistant", "content": None}
         texts: list[str] = []
+        thoughts: list[ThinkingPart] = []
+        calls: list[dict[str, Any]] = []
         for part in message.parts:
-            if isinstance(part, TextPart):
-                if not (own and part.extra.get(namespace, {}).get("audio") == "transcript"):
+            if isinstance(part, ToolCall):
+                calls.append(self._call(part, own))
+            elif isinstance(part, TextPart):
+                if not (own and part.extra and part.extra.get(namespace, {}).get("audio") == "transcript"):
                     texts.append(part.text)
+            elif isinstance(part, ThinkingPart):
+                thoughts.append(part)
             elif isinstance(part, RefusalPart):
                 texts.append(part.text)
             elif isinstance(part, MediaPart):
@@ -181,15 +191,11 @@ class ChatMessages:
         text = "".join(texts)
         if text:
             wire["content"] = text
-        thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
         if thoughts and at in self.replay:
             self._thoughts(message, thoughts, wire)
-        if message.tool_calls and at in self.replay and (field := self.target.quirks.reasoning_field):
-            # DeepSeek wants the field in every turn that called tools, also in one that another provider made (C062).
-            wire.setdefault(field, "")
-        if message.tool_calls:
-            wire["tool_calls"] = [self._call(call, own) for call in message.tool_calls]
-        if own:
+        if calls:
+            wire["tool_calls"] = calls
+        if own and message.extra:
             kept = message.extra.get(namespace, {})
             wire.update({name: kept[name] for name in REPLAYED_FIELDS if name in kept})
         if len(wire) == 2 and wire["content"] is None:
@@ -235,16 +241,17 @@ class ChatMessages:
             wire["reasoning" if field == "reasoning_details" else field] = text
 
     def _call(self, call: ToolCall, own: bool) -> dict[str, Any]:
-        facts = call.extra.get(self.target.provider, {}) if own else {}
+        facts = call.extra.get(self.target.provider, {}) if own and call.extra else {}
         if facts.get("type") == "custom":
             return {
                 "id": call.id,
                 "type": "custom",
                 "custom": {"name": call.name, "input": str(call.arguments.get("input", ""))},
             }
-        function: dict[str, Any] = {"name": call.name, "arguments": self._arguments(call)}
-        function.update(facts.get("function") or {})
+        function: dict[str, Any] = {"name": call.name, "arguments": self._arguments(call), **(facts.get("function") or {})}
         wire = {"id": call.id, "type": "function", "function": function}
+        if not facts:
+            return wire
         wire.update({name: value for name, value in facts.items() if name not in _CALL_MARKS})
         return wire
 
@@ -254,6 +261,6 @@ class ChatMessages:
             self.warnings[f"the malformed arguments of a call of {call.name!r} went out as an empty object"] = None
             return "{}"
         try:
-            return json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            return _JSON(call.arguments)
         except (TypeError, ValueError) as exc:
             raise InvalidRequest(f"the arguments of the call {call.id!r} of {call.name!r} are not JSON: {exc}") from exc
