@@ -24,9 +24,9 @@ class Limits(Data):
     tool_calls
         Executed tool calls; further calls of the same turn are answered as not started.
     tokens
-        Input plus output tokens over all turns, as reported by the provider; looked at before each model call.
+        Input plus output tokens over all turns, those of sub-agents included, as reported by the provider; looked at before each model call.
     usd
-        US dollars over all turns; looked at before each model call. A model without a known price cannot be held to it, and a
+        US dollars over all turns, those of sub-agents included; looked at before each model call. A model without a known price cannot be held to it, and a
         notice says so.
     seconds
         Wall time; the running model call and tools are stopped.

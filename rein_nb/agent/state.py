@@ -100,6 +100,7 @@ class RunState:
         self.turn = 0
         self.tool_calls = 0
         self.usage: Usage | None = None
+        self.delegated: Usage | None = None
         self.output: Any = None
         self.output_spec: OutputSpec | None = None
         self.output_retries = 0
@@ -229,6 +230,7 @@ class RunState:
     ) -> ToolContext[Any]:
         """What a tool or hook is given."""
         return ToolContext(
+            on_usage=self.add_delegated,
             call=call,
             deps=self.setup.deps,
             token=token or self.token,
@@ -241,8 +243,12 @@ class RunState:
         """Count a model call's usage towards the run's."""
         self.usage = usage if self.usage is None else self.usage + usage
 
+    def add_delegated(self, usage: Usage) -> None:
+        """Count what a tool (a sub-agent) spent; it counts for the limits, and is no part of the turns' usage."""
+        self.call_soon(lambda: setattr(self, "delegated", usage if self.delegated is None else self.delegated + usage))
+
     def spent(self) -> Usage:
-        """The usage so far; warns once when a money limit cannot be held because the price is unknown."""
+        """The usage so far, sub-agents' included; warns once when a money limit cannot be held because the price is unknown."""
         usage = self.usage or Usage()
         limits = self.setup.limits
         if limits.usd is not None and self.usage is not None and usage.cost_usd is None and not self._price_warned:
@@ -253,7 +259,7 @@ class RunState:
                     message=f"the price of {self.llm.model} is unknown: the limit of ${limits.usd:g} cannot be held",
                 )
             )
-        return usage
+        return usage if self.delegated is None else usage + self.delegated
 
     def take_steering(self) -> bool:
         """Put what was said while the run was going into the transcript; whether there was anything."""

@@ -28,6 +28,7 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
 
         sub = agent.fork()
         result = await sub.arun(prompt, signal=ctx.token, on_event=(*agent._setup.on_event, follow))
+        ctx.add_usage(result.usage)
         details = {
             "run_id": result.run_id, "model": result.model, "stop_reason": result.stop_reason,
             "usage": result.usage.model_dump(mode="json", exclude={"raw"}), "turns": len(result.turns),

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from rein_nb.ir import ToolCall
+from rein_nb.ir import ToolCall, Usage
 from rein_nb.stream import CancellationToken
 
 D = TypeVar("D", default=Any)
@@ -54,6 +54,7 @@ class ToolContext(Generic[D]):
     run_id: str = ""
     turn: int = 0
     on_progress: Callable[[Progress], None] | None = field(default=None, repr=False)
+    on_usage: Callable[[Usage], None] | None = field(default=None, repr=False)
 
     @property
     def cancelled(self) -> bool:
@@ -78,3 +79,8 @@ class ToolContext(Generic[D]):
         """
         if self.on_progress is not None and not self.token.is_cancelled:
             self.on_progress(Progress(str(message), None if fraction is None else float(fraction), data))
+
+    def add_usage(self, usage: Usage) -> None:
+        """Count tokens and money that the tool itself spent on models towards the run's limits. From any thread."""
+        if self.on_usage is not None:
+            self.on_usage(usage)

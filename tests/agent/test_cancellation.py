@@ -64,22 +64,21 @@ async def event_count(script: list[Any]) -> int:
 
 async def stop_by_token(agent: Agent, at: int) -> list[AgentEvent]:
     token = CancellationToken()
-    events = []
-    async for event in agent.events("go", signal=token):
-        events.append(event)
+
+    def hear(event: AgentEvent) -> None:
         if event.seq == at:
             token.cancel()
-    return events
+
+    return [event async for event in agent.events("go", signal=token, on_event=hear)]
 
 
 async def stop_by_stream(agent: Agent, at: int) -> list[AgentEvent]:
-    stream = agent.events("go")
-    events = []
-    async for event in stream:
-        events.append(event)
+    def hear(event: AgentEvent) -> None:
         if event.seq == at:
             stream.cancel("stop button")
-    return events
+
+    stream = agent.events("go", on_event=hear)
+    return [event async for event in stream]
 
 
 async def stop_by_break(agent: Agent, at: int) -> list[AgentEvent]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rein_nb.agent import Agent, AgentRun
-from rein_nb.ir import ProviderError, ServerError
+from rein_nb.ir import ProviderError, ServerError, Usage
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import ToolContext, tool
 from tests.agent.support import assert_event_grammar, assert_valid, call
@@ -204,6 +204,15 @@ async def test_an_agent_can_be_a_tool() -> None:
     assert first.details["usage"]["output_tokens"] > 0
     assert any(e.type == "tool_execution_update" and "add" in e.message for e in events)
     assert expert.messages == [], "each call is a conversation of its own"
+
+
+async def test_what_a_sub_agent_spends_counts_for_the_callers_limits() -> None:
+    inner = Agent(scripted(["x", Usage(input_tokens=900, output_tokens=100)], repeat=True), label="inner")
+    outer = Agent(scripted([call("1", "inner", prompt="x")], repeat=True), [inner], limits={"tokens": 1500})
+    result = await outer.arun("x")
+    assert result.stop_reason == "max_tokens"
+    assert len(result.turns) == 2
+    assert (result.usage.total_tokens or 0) < 500, "the run's own usage is that of its turns"
 
 
 async def test_stopping_the_outer_agent_stops_the_inner_one() -> None:
