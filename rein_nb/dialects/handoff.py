@@ -24,10 +24,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff_pairs import pair
+from rein_nb.dialects.handoff_parts import (
+    INTERRUPTED,
+    Role,
+    clean_arguments,
+    cleaned,
+    lasting_extra,
+    made_result,
+    new_message,
+    plain_text,
+    same_objects,
+    sendable,
+    who,
+)
 from rein_nb.dialects.handoff_rules import (
     NO_USER_AFTER_RESULTS,
     NOT_LAST_THINKING,
@@ -43,7 +56,6 @@ from rein_nb.dialects.handoff_rules import (
 from rein_nb.ir import (
     MediaPart,
     Message,
-    Origin,
     RefusalPart,
     ServerToolPart,
     TextPart,
@@ -51,21 +63,10 @@ from rein_nb.ir import (
     ToolCall,
     ToolResult,
 )
-from rein_nb.ir.base import JSON, Extra, clean_json, clean_text
-
-INTERRUPTED = (
-    "[No result: the call was interrupted. It may have run, in whole or in part; its effect is unknown. "
-    "Check before repeating it.]"
-)
-"""What the model reads as the result of a call that has none."""
+from rein_nb.ir.base import clean_text
 
 CONTINUED = "[The earlier part of this conversation is not shown.]"
 """What stands as the user's first turn where a history begins with the model's."""
-
-Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
-
-_LASTING_EXTRA = ("cache_control", "synthetic_id")
-"""Keys of a part's `extra` that outlive a change of model: what a caller set, and that a call's id was not the provider's."""
 
 
 @dataclass(slots=True)
@@ -95,9 +96,9 @@ def handoff(messages: Sequence[Message], target: Target) -> Handoff:
 
     Examples
     --------
-    >>> call = Message(role="assistant", parts=[ToolCall(id="a|1", name="ls")])
-    >>> healed = handoff([call], Target(provider="anthropic", dialect="anthropic", model="claude-x"))
-    >>> [part.status for part in healed.messages[1].tool_results], healed.repairs
+    >>> cut_off = [Message(role="user", content="go"), Message(role="assistant", parts=[ToolCall(id="a|1", name="ls")])]
+    >>> healed = handoff(cut_off, Target(provider="anthropic", dialect="anthropic", model="claude-x"))
+    >>> [part.status for part in healed.messages[2].tool_results], healed.repairs
     (['interrupted'], 1)
     """
     return _Pass(messages, target).run()
@@ -122,7 +123,7 @@ class _Pass:
             if message.role == "assistant":
                 self._assistant(at, message)
             elif message.role in ("system", "developer"):
-                self._keep(message, [part for part in map(_cleaned, message.parts) if not self._empty(part)])
+                self._keep(message, [part for part in map(cleaned, message.parts) if not self._empty(part)])
             else:
                 self._user(at, message)
         self._begin()
@@ -134,7 +135,7 @@ class _Pass:
             return
         n = next((n for n, message in enumerate(self.out) if message.role not in ("system", "developer")), None)
         if n is not None and self.out[n].role == "assistant":
-            self.out.insert(n, _message("user", [TextPart(text=CONTINUED)]))
+            self.out.insert(n, new_message("user", [TextPart(text=CONTINUED)]))
             self.repairs += 1
             self._warn("the history begins with the model's turn: a user turn was put before it")
 
@@ -151,7 +152,7 @@ class _Pass:
                 if type(part) is not ToolCall:
                     continue
                 names[part.name] = None
-                keep = bool(part.id) and part.id not in kept and (rule.accepts(part.id) or (own and _sendable(part.id)))
+                keep = bool(part.id) and part.id not in kept and (rule.accepts(part.id) or (own and sendable(part.id)))
                 if keep:
                     kept.add(part.id)
                 places.append((at, n, part.id, keep))
@@ -177,10 +178,10 @@ class _Pass:
         extra = message.extra
         if extra and message.role == "assistant" and not same_origin(message.origin, self.target):
             extra = {ns: values for ns, values in extra.items() if ns == "metadata"}
-        if len(extra) == len(message.extra) and role in (None, message.role) and _same(parts, message.parts):
+        if len(extra) == len(message.extra) and role in (None, message.role) and same_objects(parts, message.parts):
             self.out.append(message)
         else:
-            self.out.append(_message(role or message.role, parts, message.origin, extra))
+            self.out.append(new_message(role or message.role, parts, message.origin, extra))
 
     def _assistant(self, at: int, message: Message) -> None:
         own = same_origin(message.origin, self.target)
@@ -209,17 +210,17 @@ class _Pass:
             update["name"] = name
         if call.error is not None or call.raw_arguments is not None:
             update.update(arguments={}, raw_arguments=None, error=None)
-        elif (arguments := _clean_json(call.arguments)) is not call.arguments:
+        elif (arguments := clean_arguments(call.arguments)) is not call.arguments:
             update["arguments"] = arguments
         if call.extra and not own:
-            update["extra"] = _lasting_extra(call.extra)
+            update["extra"] = lasting_extra(call.extra)
         return call.model_copy(update=update) if update else call
 
     def _assistant_part(self, part: Any, message: Message, own: bool) -> Any:
         """The part as this target may read it in an assistant message; None when it is left out."""
         kind = type(part)
         if kind is TextPart:
-            return _cleaned(part if own else _plain_text(part))
+            return cleaned(part if own else plain_text(part))
         if kind is ThinkingPart:
             return self._thinking(part, message, own)
         if kind is RefusalPart:
@@ -230,7 +231,7 @@ class _Pass:
             if own:
                 return part
             self._warn(
-                f"a {part.name or 'server tool'!r} block of {_who(message)} was left out: it can only go back to its origin"
+                f"a {part.name or 'server tool'!r} block of {who(message)} was left out: it can only go back to its origin"
             )
             return None
         if kind is MediaPart:
@@ -252,9 +253,9 @@ class _Pass:
             keep = same_service(origin, self.target) or origin is None or origin.provider is None
         if not keep:
             why = "it has no signature" if own else "it can only go back to its origin"
-            self._warn(f"reasoning of {_who(message)} was left out: {why}")
+            self._warn(f"reasoning of {who(message)} was left out: {why}")
             return None
-        return part if opaque else _cleaned(part)
+        return part if opaque else cleaned(part)
 
     def _results(self, at: int, message: Message) -> None:
         answers = self.answers[at]
@@ -267,20 +268,20 @@ class _Pass:
             result = next(given)
             if result is None:
                 self.repairs += 1
-                results.append(_made_result(call, self.ids[at, n], self.names[call.name]))
+                results.append(made_result(call, self.ids[at, n], self.names[call.name]))
             else:
                 results.append(self._result(result, self.ids[at, n], self.names[call.name], apart))
         if answers.surplus:
             self._warn(f"{answers.surplus} repeated tool result(s) were left out: a call has one, the latest real one")
         self.repairs += answers.surplus + answers.moved
         standing = answers.standing
-        if standing is not None and _same(results, standing.parts):
+        if standing is not None and same_objects(results, standing.parts):
             self.out.append(standing)
         else:
             extra = answers.extra if standing is None else standing.extra
-            self.out.append(_message("tool", results, extra=extra))
+            self.out.append(new_message("tool", results, extra=extra))
         if apart:
-            self.out.append(_message("user", apart))
+            self.out.append(new_message("user", apart))
 
     def _result(self, result: ToolResult, wire_id: str, name: str, apart: list[Any]) -> ToolResult:
         """The result under the call's id and name; media that the target wants elsewhere go to `apart`."""
@@ -289,7 +290,7 @@ class _Pass:
             if isinstance(part, MediaPart):
                 content.append(self._media_in_result(part, name, apart))
             elif part.text:
-                content.append(_cleaned(part))
+                content.append(cleaned(part))
         update: dict[str, Any] = {}
         if len(content) != len(result.content) or any(a is not b for a, b in zip(content, result.content, strict=True)):
             update["content"] = content
@@ -325,7 +326,7 @@ class _Pass:
             elif isinstance(part, RefusalPart):
                 parts.append(TextPart(text=clean_text(part.text)))
             elif isinstance(part, TextPart):
-                parts.append(_cleaned(part))
+                parts.append(cleaned(part))
             elif isinstance(part, ServerToolPart):
                 # What a caller wrote for one provider only (an approval, a file for its container) says so in `extra`.
                 if self.target.dialect in part.extra or self.target.provider in part.extra:
@@ -367,74 +368,4 @@ class _Pass:
         self.warnings[text] = None
 
 
-# -- small helpers ----------------------------------------------------------------------------------
-
-
-def _message(role: Role, parts: list[Any], origin: Origin | None = None, extra: Extra | None = None) -> Message:
-    return Message.model_construct(role=role, parts=parts, origin=origin, extra=extra or {})
-
-
-def _same(a: list[Any], b: list[Any]) -> bool:
-    """Whether two lists hold the very same objects."""
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-
-
-def _made_result(call: ToolCall, wire_id: str, name: str) -> ToolResult:
-    if call.error is not None:
-        raw = clean_text(call.raw_arguments or "")
-        shown = f" They began: {raw[:200]}" if raw else ""
-        text = f"[Not run: {clean_text(call.error)}.{shown}]"
-        return ToolResult(tool_call_id=wire_id, name=name, content=text, status="error")
-    if not call.name:
-        return ToolResult(tool_call_id=wire_id, name=name, content="[Not run: the call names no tool.]", status="error")
-    return ToolResult(tool_call_id=wire_id, name=name, content=INTERRUPTED, status="interrupted")
-
-
-def _sendable(text: str) -> bool:
-    return clean_text(text) == text
-
-
-def _cleaned(part: Any) -> Any:
-    """A text-like part without unpaired surrogates: itself where it has none."""
-    if type(part) not in (TextPart, ThinkingPart):
-        return part
-    text = part.text
-    if text.isascii() or (clean := clean_text(text)) == text:
-        return part
-    return part.model_copy(update={"text": clean})
-
-
-def _clean_json(value: JSON) -> JSON:
-    """`clean_json`, but the same object where nothing has to be changed."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            if not item.isascii() and clean_text(item) != item:
-                return clean_json(value)
-        elif isinstance(item, dict):
-            waiting.extend(item)
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-    return value
-
-
-def _plain_text(part: TextPart) -> TextPart:
-    """Text of another origin: without its provider's own data; citations keep what is common to all."""
-    if not part.extra and not any(citation.extra for citation in part.citations):
-        return part
-    citations = [c.model_copy(update={"extra": {}}) if c.extra else c for c in part.citations]
-    return part.model_copy(update={"extra": _lasting_extra(part.extra), "citations": citations})
-
-
-def _lasting_extra(extra: Extra) -> Extra:
-    kept = {ns: {key: values[key] for key in _LASTING_EXTRA if key in values} for ns, values in extra.items()}
-    return {ns: values for ns, values in kept.items() if values}
-
-
-def _who(message: Message) -> str:
-    origin = message.origin
-    if origin is None or origin.provider is None:
-        return "an unknown origin"
-    return "/".join(name for name in (origin.provider, origin.model) if name)
+__all__ = ["CONTINUED", "INTERRUPTED", "Handoff", "handoff"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
 from rein_nb.ir import Message, ToolCall, ToolResult
 from rein_nb.ir.base import Extra, merge_extra
@@ -125,4 +126,4 @@ def _extra_of(messages: Sequence[Message], at: int, taken: list[ToolResult]) -> 
 
 
 def _same(a: Sequence[object], b: Sequence[object]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(map(is_, a, b))

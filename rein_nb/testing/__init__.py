@@ -4,5 +4,6 @@ May import: everything up to `agent`. May not know: notebooks, pandas.
 """
 
 from rein_nb.testing.scripted import ScriptedProvider
+from rein_nb.testing.validate import Violation, validate_transcript
 
-__all__ = ["ScriptedProvider"]
+__all__ = ["ScriptedProvider", "Violation", "validate_transcript"]
