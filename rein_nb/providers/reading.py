@@ -18,7 +18,10 @@ from rein_nb.ir.base import JSON, loads
 from rein_nb.ir.deltas import Delta, End
 
 Tap: TypeAlias = Callable[[JSON, str | None], None]
-"""Told every decoded wire event: its JSON (or text) and its name."""
+"""Told every decoded wire event: its JSON (or text) and its name; `DOCUMENT` for a whole answer."""
+
+DOCUMENT = "(document)"
+"""In place of an event's name: this is no event of a stream, but a whole answer."""
 
 DRAIN_S = 0.05
 """How long the end of the bytes is waited for after the wire's own end marker, so that the connection can be used again."""
@@ -184,7 +187,7 @@ async def _documents(
         if closed:
             if first:
                 if tap is not None:
-                    tap(first[0], None)
+                    tap(first[0], DOCUMENT)
                 out += codec.deltas(first[0], target, call)
             elif streaming:
                 out += decoder.close()
@@ -220,7 +223,7 @@ async def whole_deltas(
             value = None
         if isinstance(value, dict):
             if tap is not None:
-                tap(value, None)
+                tap(value, DOCUMENT)
             try:
                 return list(codec.deltas(value, target, call))
             except (KeyError, TypeError, AttributeError, ValueError, IndexError) as exc:

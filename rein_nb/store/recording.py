@@ -22,10 +22,11 @@ from typing import Any, Literal
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.ir import ErrorInfo, ProviderError, ReinError, Request
-from rein_nb.ir.deltas import Delta, End, Warn
+from rein_nb.ir.deltas import Delta, End, Fault, Warn
 from rein_nb.providers.codecs import codec_for
 from rein_nb.providers.driver import Provider
 from rein_nb.providers.interception import install
+from rein_nb.providers.reading import DOCUMENT
 from rein_nb.store.jsonl import JsonLines
 from rein_nb.store.records import scrub
 
@@ -241,7 +242,7 @@ class _StandIn:
         whole = False
         try:
             async for batch in self._provider.stream(request, tap=_tap(exchange, begun)):
-                whole = whole or any(type(delta) is End for delta in batch)
+                whole = whole or any(type(delta) in (End, Fault) for delta in batch)
                 yield batch
             whole = True
         except ProviderError as exc:
@@ -306,23 +307,14 @@ async def _play(exchange: Exchange, target: Target, call: WireCall, speed: float
             await asyncio.sleep(max(0.0, at / speed - (time.perf_counter() - begun)))
 
     yield [Warn(text) for text in call.warnings]
-    if not exchange.stream:
-        for at, _, data in exchange.events:
-            await wait_until(at)
-            yield list(codec.deltas(data, target, call))
-    else:
-        decoder = codec.decoder(target, call)
-        shown = False
-        for at, name, data in exchange.events:
-            await wait_until(at)
-            batch = list(decoder.feed(data, name))
-            shown = shown or bool(batch)
-            yield batch
-        if not shown and len(exchange.events) == 1:
-            # A server that was asked for a stream and gave one whole document.
-            yield list(codec.deltas(exchange.events[0][2], target, call))
-        elif exchange.error is None:
-            yield list(decoder.close())
+    decoder = codec.decoder(target, call)
+    document = False
+    for at, name, data in exchange.events:
+        await wait_until(at)
+        document = name == DOCUMENT
+        yield list(codec.deltas(data, target, call) if document else decoder.feed(data, name))
+    if not document and exchange.error is None:
+        yield list(decoder.close())
     if exchange.error is not None:
         await wait_until(exchange.seconds)
         raise exchange.error.to_exception()

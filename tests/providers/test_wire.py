@@ -10,6 +10,7 @@ import pytest
 from rein_nb.ir import InvalidRequest, MalformedResponse, Request, StreamDone, StreamError, TextDelta, UnsupportedOption
 from rein_nb.ir.deltas import Meta
 from rein_nb.llm import LLM, Config
+from rein_nb.providers.reading import DOCUMENT
 from rein_nb.testing.server import serve_recording
 from tests.providers.wires import CHAT, GOOGLE, KEY, MESSAGES, OLLAMA, RESPONSES, SDK_WIRES, TEXT, WIRES
 
@@ -264,7 +265,7 @@ async def test_hooks_see_the_response_and_every_wire_event():
         assert all(isinstance(batch, list) for batch in batches)
         tapped.clear()
         await llm.backend.complete(request, tap=lambda value, event: tapped.append((event, value["type"])))
-        assert tapped == [(None, "message")]
+        assert tapped == [(DOCUMENT, "message")]
         await llm.aclose()
 
 

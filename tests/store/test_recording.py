@@ -16,6 +16,7 @@ from rein_nb.llm import LLM
 from rein_nb.store import RecordingMiss, record, replay
 from rein_nb.testing.scripted import ScriptedProvider
 from rein_nb.testing.server import serve_recording
+from tests.support import load_recording, recordings
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY")
 
@@ -248,3 +249,32 @@ def test_C101_a_recording_with_a_broken_tail_goes_on(tmp_path: Path) -> None:
     with replay(path) as playing:
         assert len(playing.exchanges) == 2
         assert "".join(c.text for c in model().stream("other")) == "b"
+
+
+PROVIDERS = {
+    "anthropic": ("anthropic/m", ""),
+    "openai-chat": ("openai-chat/m", "/v1"),
+    "openai-responses": ("openai/m", "/v1"),
+    "google": ("google/m", "/v1beta"),
+}
+
+
+@pytest.mark.parametrize("folder", PROVIDERS)
+def test_recorded_traffic_of_every_dialect_plays_back_to_the_same_completions(shared: Path, tmp_path: Path, folder: str) -> None:
+    name, base = PROVIDERS[folder]
+    paths = recordings(folder)
+    answers = [exchange for path in paths for exchange in load_recording(path)["exchanges"]][:150]
+    path = tmp_path / "all.jsonl"
+    live: list[Any] = []
+    with serve_recording({"exchanges": answers}) as server, record(path):
+        llm = LLM.named(name, base_url=server.base_url + base, api_key="k", max_retries=0)
+        for n in range(len(answers)):
+            live.append(list(llm.stream(f"question {n}"))[-1].completion)
+    with replay(path) as playing:
+        llm = LLM.named(name, base_url="http://127.0.0.1:9" + base, api_key="k", max_retries=0)
+        played = [list(llm.stream(f"question {n}"))[-1].completion for n in range(len(answers))]
+    assert len(playing.exchanges) == len(answers)
+    for n, (was, now) in enumerate(zip(live, played, strict=True)):
+        for what in ("message", "usage", "finish_reason", "native_finish_reason", "error", "warnings", "response_id"):
+            assert getattr(now, what) == getattr(was, what), f"answer {n} differs in its {what}"
+    assert len({completion.text for completion in live}) > 5
