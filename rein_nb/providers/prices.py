@@ -7,12 +7,14 @@ the user keeps prices up to date with ``genai_prices.UpdatePrices``, the package
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 from rein_nb.ir.usage import Usage
@@ -21,6 +23,9 @@ _log = logging.getLogger("rein_nb.prices")
 
 _DETAILS = {"web_search_requests": "web_searches"}
 """Names of `Usage.details` counts that the price list calls otherwise."""
+
+_MAIN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_ZERO = Decimal(0)
 
 _PROVIDER = re.compile(r"^    Provider\(\n        id='([^']+)'", re.MULTILINE)
 
@@ -126,32 +131,131 @@ def find_model(model: str, *, provider: str | None = None) -> Any:
         return None
 
 
-def _price(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str] | None) -> Price | None:
+def _price(
+    usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str] | None
+) -> Price | None:
     price_id = _price_id(provider)
     if price_id is None:
         return None
     snapshot = _snapshot(price_id)
-    calculated: Any = None
-    for counts in (_counts(usage), _main_counts(usage)):
+    counts = _counts(usage)
+    rates = _rates(snapshot, price_id, model, at) if not terms else None
+    money = rates.money(counts) if rates is not None else None
+    if rates is None or money is None:
+        return _calculated(snapshot, price_id, model, counts, at, terms)
+    return _as_price(*money, rates.model, rates.provider, at, rates.updated)
+
+
+def _calculated(
+    snapshot: Any, price_id: str, model: str, counts: dict[str, int], at: datetime, terms: Mapping[str, str] | None
+) -> Price | None:
+    """By the package's own calculation, which knows every unit, tier and term."""
+    from genai_prices import Usage as GenaiUsage
+
+    for some in (counts, {name: counts[name] for name in _MAIN if name in counts}):
         try:
-            calculated = snapshot.calc(_genai_usage(counts), model, price_id, None, at, terms)
-            break
+            found = snapshot.calc(GenaiUsage(**some), model, price_id, None, at, terms)
         except ValueError:
             continue  # counts that contradict each other: fall back to the main ones
-    if calculated is None:
-        return None
+        return _as_price(
+            found.total_price, found.input_price, found.output_price,
+            found.model.id, found.provider.id, at, found.auto_update_timestamp,
+        )  # fmt: skip
+    return None
+
+
+def _as_price(
+    total: Any, input_: Any, output: Any, model: str, provider: str, at: datetime, updated: datetime | None
+) -> Price:
+    return Price(
+        cost_usd=float(total),
+        input_usd=float(input_),
+        output_usd=float(output),
+        model=model,
+        provider=provider,
+        as_of=f"{at:%Y-%m-%d}",
+        source=_source() + (f", updated {updated:%Y-%m-%d}" if updated else ""),
+    )
+
+
+@functools.cache
+def _source() -> str:
     import genai_prices
 
-    updated = f", updated {calculated.auto_update_timestamp:%Y-%m-%d}" if calculated.auto_update_timestamp else ""
-    return Price(
-        cost_usd=float(calculated.total_price),
-        input_usd=float(calculated.input_price),
-        output_usd=float(calculated.output_price),
-        model=calculated.model.id,
-        provider=calculated.provider.id,
-        as_of=f"{at:%Y-%m-%d}",
-        source=f"genai-prices {genai_prices.__version__}{updated}",
-    )
+    return f"genai-prices {genai_prices.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """A model's prices on one day, where a response with nothing but the main counts can be priced by four products."""
+
+    model: str
+    provider: str
+    updated: datetime | None
+    prices: Mapping[str, Any]
+    elsewhere: frozenset[str]
+    """Counts that are priced by themselves too: a response that has any needs the package's own calculation."""
+
+    def money(self, counts: Mapping[str, int]) -> tuple[Any, Any, Any] | None:
+        """(total, input, output) in US dollars as Decimals; None where four products do not do."""
+        if any(counts.get(name) for name in counts.keys() & self.elsewhere):
+            return None
+        read, write = counts.get("cache_read_tokens", 0), counts.get("cache_write_tokens", 0)
+        total_input = counts["input_tokens"]
+        plain = total_input - read - write
+        if plain < 0:
+            return None
+        # What a cache costs where it has no price of its own, input costs.
+        amounts = {"input_mtok": plain, "output_mtok": counts["output_tokens"]}
+        for name, tokens in (("cache_read_mtok", read), ("cache_write_mtok", write)):
+            if name in self.prices:
+                amounts[name] = tokens
+            else:
+                amounts["input_mtok"] += tokens
+        money = {
+            name: _unit_price(self.prices[name], total_input) * tokens / 1_000_000
+            for name, tokens in amounts.items()
+            if name in self.prices
+        }
+        output = money.pop("output_mtok", _ZERO)
+        spent = sum(money.values(), _ZERO)
+        return spent + output, spent, output
+
+
+def _unit_price(price: Any, total_input: int) -> Any:
+    for tier in reversed(getattr(price, "tiers", ())):
+        if total_input > tier.start:
+            return tier.price
+    return getattr(price, "base", price)
+
+
+_rates_of: dict[tuple[int, str, str, date], _Rates | None] = {}
+
+
+def _rates(snapshot: Any, price_id: str, model: str, at: datetime) -> _Rates | None:
+    key = (id(snapshot), price_id, model, at.date())
+    if key not in _rates_of:
+        if len(_rates_of) > 1000:
+            _rates_of.clear()
+        _rates_of[key] = _make_rates(snapshot, price_id, model, at)
+    return _rates_of[key]
+
+
+def _make_rates(snapshot: Any, price_id: str, model: str, at: datetime) -> _Rates | None:
+    from genai_prices.types import TimeOfDateConstraint
+    from genai_prices.units import _get_registry
+
+    provider, found = snapshot.find_provider_model(model, None, price_id, None)
+    if isinstance(found.prices, list) and any(isinstance(row.constraint, TimeOfDateConstraint) for row in found.prices):
+        return None
+    prices = {name: value for name, value in vars(found.get_prices(at)).items() if value is not None}
+    registry = _get_registry()
+    units = {name: registry.unit_for_price_key(name) for name in prices}
+    if any(unit.usage_key == "requests" for unit in units.values()):
+        return None
+    elsewhere = frozenset(unit.usage_key for unit in units.values() if unit.usage_key not in _MAIN)
+    updated = snapshot.timestamp if snapshot.from_auto_update else None
+    return _Rates(found.id, provider.id, updated, {name: prices[name] for name in prices if units[name].usage_key in _MAIN}, elsewhere)
 
 
 def _price_id(provider: str | None) -> str | None:
@@ -163,34 +267,20 @@ def _price_id(provider: str | None) -> str | None:
     return spec.price_id if spec is not None else None
 
 
-def _main_counts(usage: Usage) -> dict[str, int]:
-    counts = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-    }
-    return {name: count for name, count in counts.items() if count is not None}
-
-
 def _counts(usage: Usage) -> dict[str, int]:
-    from genai_prices.units import _get_registry
-
-    counts = _main_counts(usage)
+    """What a response used, under the price list's names."""
+    counts = {name: count for name in _MAIN if (count := getattr(usage, name)) is not None}
     if usage.reasoning_tokens is not None:
         counts["output_reasoning_tokens"] = usage.reasoning_tokens
-    known = _get_registry().units
-    for name, count in usage.details.items():
-        unit = _DETAILS.get(name, name)
-        if unit in known:
-            counts.setdefault(unit, count)
+    if usage.details:
+        from genai_prices.units import _get_registry
+
+        known = _get_registry().units
+        for name, count in usage.details.items():
+            unit = _DETAILS.get(name, name)
+            if unit in known:
+                counts.setdefault(unit, count)
     return counts
-
-
-def _genai_usage(counts: dict[str, int]) -> Any:
-    from genai_prices import Usage as GenaiUsage
-
-    return GenaiUsage(**counts)
 
 
 _lock = threading.RLock()
@@ -221,7 +311,6 @@ def _some_providers(price_id: str) -> list[Any] | None:
     None when the file is not as expected.
     """
     import datetime as datetime_module
-    from decimal import Decimal
     from pathlib import Path
 
     from genai_prices import types

@@ -97,6 +97,28 @@ def test_it_never_raises_and_is_never_negative(counts, details, model, provider)
     assert cost is None or cost >= 0
 
 
+@pytest.mark.parametrize("price_id", ["openai", "anthropic", "google", "deepseek", "perplexity", "azure"])
+@pytest.mark.parametrize("at", [AT, datetime(2026, 11, 1, 17, tzinfo=UTC)])
+def test_the_short_way_gives_what_the_package_calculates(price_id, at):
+    """Every model of these providers, below and above the tiers' thresholds."""
+    snapshot = data_snapshot.get_snapshot()
+    provider = next(provider for provider in snapshot.providers if provider.id == price_id)
+    short = 0
+    for model in provider.models:
+        if provider.find_model(model.id) is None:
+            continue  # a family's entry, matched by longer names only
+        for total in (1_000, 300_000):
+            counts = {"input_tokens": total, "output_tokens": 77, "cache_read_tokens": 300, "cache_write_tokens": 200}
+            rates = prices._rates(snapshot, price_id, model.id, at)
+            money = rates.money(counts) if rates else None
+            whole = prices._calculated(snapshot, price_id, model.id, counts, at, None)
+            if money is not None and whole is not None:
+                short += 1
+                assert float(money[0]) == pytest.approx(whole.cost_usd, abs=1e-12), model.id
+                assert float(money[2]) == pytest.approx(whole.output_usd, abs=1e-12), model.id
+    assert short > len(provider.models) / 2
+
+
 def test_where_a_price_comes_from_is_kept():
     found = price(Usage(input_tokens=1, output_tokens=1), provider="azure", model="gpt-4o", at=AT)
     assert found.as_of == "2026-06-01"
