@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 from rein_nb import aio
@@ -16,14 +17,18 @@ from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import RunState, as_user_message, raise_for
 from rein_nb.ir import Message
 
-_END = object()
+_SLICE_S = 0.1
+"""How often a waiting caller wakes, so that a kernel interrupt lands within this many seconds."""
+
+_GRACE_S = 5.0
+"""How long an interrupted caller waits for the run to wind down, seconds."""
 
 
 class AgentRun:
     """A run on rein_nb's own event loop, in its own thread. Usable from any thread and any event loop.
 
     Await it for the result (as from `Agent.arun`); iterate `events` or `subscribe` to follow it; `cancel`, `steer` and `follow_up` speak to
-    it. Awaiting it and cancelling the waiter leaves the run going: it has an owner of its own.
+    it. Cancelling the waiter, or interrupting the cell that waits, stops the run: `subscribe` or poll `done` to watch without owning it.
     """
 
     def __init__(self, run: RunState) -> None:
@@ -71,6 +76,8 @@ class AgentRun:
         ------
         TimeoutError
             When the run is not over in time; it goes on.
+        KeyboardInterrupt
+            After the run was stopped.
         ProviderError
             When a provider's fault ended the run; `.result` and `.completion` hold what there is.
         RuntimeError
@@ -78,33 +85,38 @@ class AgentRun:
         """
         if aio.in_background_loop():
             raise RuntimeError("inside async code on rein_nb's own loop, await the handle instead of calling result()")
-        left = timeout
-        while True:
-            step = 0.1 if left is None else min(0.1, left)
-            try:
-                return raise_for(self._run, self._work.result(step))
-            except (TimeoutError, FutureTimeout):
-                if self._work.done():
-                    raise
-                if left is not None:
-                    left -= step
-                    if left <= 0:
-                        raise TimeoutError(f"the run is not over after {timeout:g} s") from None
+        end = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self._work.done():
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError(f"the run is not over after {timeout:g} s")
+                left = _SLICE_S if end is None else min(_SLICE_S, max(0.0, end - time.monotonic()))
+                wait_for_futures((self._work,), timeout=left)
+        except KeyboardInterrupt:
+            self.cancel("interrupted")
+            wait_for_futures((self._work,), timeout=_GRACE_S)
+            raise
+        return raise_for(self._run, self._work.result())
 
     def __await__(self) -> Generator[Any, None, AgentResult]:
         return self._wait().__await__()
 
     async def _wait(self) -> AgentResult:
-        while not self._work.done():
-            waiter: asyncio.Future[AgentResult] = asyncio.wrap_future(self._shadow())
-            await asyncio.wait((waiter,), timeout=0.1)
-            if not waiter.done():
-                waiter.cancel()
+        ended: asyncio.Future[None] = asyncio.wrap_future(self._shadow())
+        try:
+            while not self._work.done():
+                await asyncio.wait((ended,), timeout=_SLICE_S)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self.cancel("the waiter was cancelled")
+            await asyncio.wait((ended,), timeout=_GRACE_S)
+            raise
+        finally:
+            ended.cancel()
         return raise_for(self._run, self._work.result())
 
-    def _shadow(self) -> Future[AgentResult]:
+    def _shadow(self) -> Future[None]:
         """A future that ends with the run, and whose cancellation does not touch it."""
-        shadow: Future[Any] = Future()
+        shadow: Future[None] = Future()
 
         def finish(_: Future[AgentResult]) -> None:
             if shadow.set_running_or_notify_cancel():
