@@ -195,9 +195,10 @@ class ChatMessages:
             self._thoughts(message, thoughts, wire)
         if calls:
             wire["tool_calls"] = calls
-            if at in self.replay and self.target.quirks.reasoning_field:
+            quirks = self.target.quirks
+            if at in self.replay and quirks.reasoning_replay == "tool_turns" and quirks.reasoning_field:
                 # DeepSeek wants the field in every turn that called tools, also in one that another provider made (C062).
-                wire.setdefault(self.target.quirks.reasoning_field, "")
+                wire.setdefault(quirks.reasoning_field, "")
         if own and message.extra:
             kept = message.extra.get(namespace, {})
             wire.update({name: kept[name] for name in REPLAYED_FIELDS if name in kept})
