@@ -98,7 +98,7 @@ MODELS: dict[str, LocalModel] = {
             filename="smollm2-135m-instruct-q4_1.gguf",
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             size=98_362_432,
-            template="smollm2.jinja",
+            template="chatml.jinja",
             calls_tools=False,
             repeats_calls=True,
             automatic=True,
@@ -119,6 +119,8 @@ MODELS: dict[str, LocalModel] = {
             filename="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
             sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
             size=491_400_064,
+            template="chatml.jinja",
+            repeats_calls=True,
         ),
     )
 }

@@ -8,6 +8,8 @@ Seen with xllamacpp 2026.10 (llama.cpp of autumn 2026):
 - Without a limit it writes until its context is full, and a grammar with unbounded strings can be followed for just as long.
 - ``/v1/responses`` ignores ``text.format`` and takes ``json_schema``; ``/v1/messages`` has no structured output at all.
 - ``/v1/responses`` says "completed" for an answer that was cut at the token limit.
+- ``/v1/messages`` cannot be told to stop after one call, and a stop sequence that the vocabulary has as one unprinted token never matches:
+  there, a forced call of qwen2.5-coder is repeated until the token limit. Nothing here mends that.
 - After a streamed answer it closes the connection without having said so, and the next request on it fails.
 """
 
