@@ -1,0 +1,174 @@
+"""The file tools: read, write, edit, ls, glob and grep below one folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rein_nb.ir import ToolResult
+from rein_nb.tools.builtin import listing, matcher
+from rein_nb.tools.builtin.editing import replaced
+from rein_nb.tools.builtin.reading import read_result
+from rein_nb.tools.builtin.rooted import NotAFile, Root
+from rein_nb.tools.context import ToolContext
+
+MAX_EDIT = 16 * 2**20
+"""Bytes of a file that `edit` changes and `grep` looks into."""
+
+_GREP_TOTAL = 64 * 2**20
+_GREP_MATCHES = 200
+
+FilePath = Annotated[str, "Path relative to the folder, with / between names."]
+
+
+class Files:
+    """The file tools of one folder. Every path is confined by `Root`; an error is text for the model."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+
+    def tools(self) -> dict[str, Callable[..., Any]]:
+        """Function by tool name."""
+        return {
+            "read": self.read, "write": self.write, "edit": self.edit, "ls": self.ls, "glob": self.glob, "grep": self.grep,
+        }  # fmt: skip
+
+    def read(
+        self,
+        path: FilePath,
+        ctx: ToolContext[Any],
+        start: Annotated[int, Field(ge=1, description="First line to read, from 1.")] = 1,
+        lines: Annotated[int | None, Field(ge=1, description="How many lines; as many as fit by default.")] = None,
+    ) -> ToolResult:
+        """Read a text file, or look at an image, PDF or sound. Long files come in pieces; the end of the text says where to go on."""
+        with self.root.open_file(path) as file:
+            return read_result(ctx.call, file, path, start, lines)
+
+    def write(self, path: FilePath, content: Annotated[str, "The whole content."], ctx: ToolContext[Any]) -> ToolResult:
+        """Write a whole text file. Replaces a file that exists; makes missing folders. To change a part of a file use edit."""
+        data = content.encode("utf-8")
+        is_new = self.root.write(path, data)
+        what = "Created" if is_new else "Replaced"
+        return ToolResult(
+            tool_call_id=ctx.call.id, content=f"{what} {path} ({len(data):,} bytes).",
+            details={"path": path, "size": len(data), "created": is_new},
+        )  # fmt: skip
+
+    def edit(
+        self,
+        path: FilePath,
+        old: Annotated[
+            str, "The text to replace, exactly as it stands in the file, with enough around it to be unique."
+        ],
+        new: Annotated[str, "What to put in its place."],
+        ctx: ToolContext[Any],
+        everywhere: Annotated[bool, "Replace every occurrence instead of the only one."] = False,
+    ) -> ToolResult:
+        """Replace a piece of text in a file. It must occur exactly once."""
+        with self.root.open_file(path) as file:
+            state = os.fstat(file.fileno())
+            if state.st_size > MAX_EDIT:
+                raise NotAFile(
+                    errno.EFBIG, f"is too large to be edited: {state.st_size:,} bytes, at most {MAX_EDIT:,}", path
+                )
+            data = file.read(MAX_EDIT + 1)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as exc:
+            raise NotAFile(
+                errno.EINVAL, f"is not UTF-8 text ({exc.reason} at byte {exc.start}), so it is not edited", path
+            ) from exc
+        changed, count = replaced(text, old, new, everywhere=everywhere)
+        self.root.write(path, changed.encode("utf-8"), expect=state)
+        times = "once" if count == 1 else f"{count} times"
+        return ToolResult(
+            tool_call_id=ctx.call.id,
+            content=f"Edited {path}: replaced {times}.",
+            details={"path": path, "replaced": count},
+        )
+
+    def ls(self, ctx: ToolContext[Any], path: FilePath = ".") -> ToolResult:
+        """List a folder: folders end in /, symbolic links in @, files have their size in bytes."""
+        with self.root.open_dir(path) as here:
+            found = listing.entries(here)
+        marks = {"folder": "/", "link": "@", "special": "?"}
+        lines = [
+            f"{entry.name}{marks.get(entry.kind, '')}" + (f"  {entry.size:,}" if entry.size is not None else "")
+            for entry in found[: listing.MAX_ENTRIES]
+        ]
+        if len(found) > listing.MAX_ENTRIES:
+            lines.append(f"[{len(found) - listing.MAX_ENTRIES:,} more]")
+        details = [
+            {"name": entry.name, "kind": entry.kind, "size": entry.size} for entry in found[: listing.MAX_ENTRIES]
+        ]
+        return ToolResult(
+            tool_call_id=ctx.call.id, content="\n".join(lines) or "[the folder is empty]", details={"entries": details}
+        )
+
+    def glob(
+        self,
+        pattern: Annotated[str, Field(max_length=300, description="Like *.py, src/**/*.ipynb or data/2024-??.csv.")],
+        ctx: ToolContext[Any],
+        path: Annotated[str, "Folder to search in."] = ".",
+    ) -> ToolResult:
+        """Find files by name. A pattern without / matches names in every folder; ** crosses folders."""
+        found: list[str] = []
+        more = False
+        for entry in listing.find(self.root, pattern, path):
+            ctx.raise_if_cancelled()
+            if len(found) >= listing.MAX_ENTRIES:
+                more = True
+                break
+            found.append(entry.path)
+        text = "\n".join(found) or "[no file fits]"
+        if more:
+            text += f"\n[only the first {listing.MAX_ENTRIES:,} are shown]"
+        return ToolResult(tool_call_id=ctx.call.id, content=text, details={"files": found, "complete": not more})
+
+    def grep(
+        self,
+        pattern: Annotated[
+            str, Field(min_length=1, max_length=1000, description="A Python regular expression, matched line by line.")
+        ],
+        ctx: ToolContext[Any],
+        path: Annotated[str, "Folder or file to search in."] = ".",
+        files: Annotated[str, Field(max_length=300, description="Only files that fit this pattern, like *.py.")] = "**",
+        ignore_case: bool = False,
+    ) -> ToolResult:
+        """Find lines in text files. Gives path:line number:line."""
+        texts = list(self._texts(path, files, ctx))
+        found, more = matcher.grep(texts, pattern, ignore_case=ignore_case, limit=_GREP_MATCHES, token=ctx.token)
+        lines = [f"{where}:{number}:{line}" for where, number, line in found]
+        if more:
+            lines.append(f"[only the first {_GREP_MATCHES} lines are shown; search for less]")
+        details = {"matches": [list(item) for item in found], "files": len(texts), "complete": not more}
+        return ToolResult(
+            tool_call_id=ctx.call.id,
+            content="\n".join(lines) or f"[no match in {len(texts)} text files]",
+            details=details,
+        )
+
+    def _texts(self, path: str, pattern: str, ctx: ToolContext[Any]) -> Iterator[tuple[str, str]]:
+        left = _GREP_TOTAL
+        try:
+            for entry in listing.find(self.root, pattern, path):
+                ctx.raise_if_cancelled()
+                if entry.kind != "file" or (entry.size or 0) > MAX_EDIT:
+                    continue
+                try:
+                    with self.root.open_at(entry.here, entry.name, entry.path) as file:
+                        data = file.read(MAX_EDIT)
+                except OSError:  # gone meanwhile, or a file that is not read (other names, no rights)
+                    continue
+                left -= len(data)
+                if left < 0:
+                    return
+                if b"\0" not in data[:8192]:
+                    yield entry.path, data.decode("utf-8", "replace")
+        except NotAFile:
+            with self.root.open_file(path) as file:
+                yield path, file.read(MAX_EDIT).decode("utf-8", "replace")

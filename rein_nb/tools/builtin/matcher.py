@@ -1,0 +1,87 @@
+"""Matching a model's regular expression in a process of its own.
+
+Some expressions take for ever on some texts, and Python's matcher cannot be interrupted and holds the interpreter while it runs: in this
+process it would freeze the notebook. The child gets text and gives back matching lines; it opens nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+
+from rein_nb.stream import CancellationToken
+
+TIMEOUT_S = 20.0
+_LINE_CHARS = 500
+
+_CHILD = f"""
+import json, re, sys
+job = json.loads(sys.stdin.readline())
+pattern = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
+left = job["limit"]
+for record in sys.stdin:
+    path, text = json.loads(record)
+    for number, line in enumerate(text.split("\\n"), 1):
+        if pattern.search(line):
+            left -= 1
+            if left < 0:
+                print(json.dumps(None))
+                sys.exit()
+            print(json.dumps([path, number, line.rstrip("\\r")[:{_LINE_CHARS}]]))
+"""
+
+
+class MatchFailed(RuntimeError):
+    """The expression is invalid or took too long."""
+
+
+def grep(
+    texts: Iterable[tuple[str, str]], pattern: str, *, ignore_case: bool, limit: int, token: CancellationToken
+) -> tuple[list[tuple[str, int, str]], bool]:
+    """([(path, line number, line)], whether there were more than `limit`).
+
+    Raises
+    ------
+    MatchFailed
+        For an invalid expression, and after `TIMEOUT_S` seconds.
+    Cancelled
+        When the token is cancelled.
+    """
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as exc:
+        raise MatchFailed(f"{pattern!r} is not a regular expression: {exc}") from exc
+    job = json.dumps({"pattern": pattern, "ignore_case": ignore_case, "limit": limit})
+    data = "\n".join([job, *(json.dumps(item) for item in texts), ""]).encode()
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={},
+    )
+    with child:
+        try:
+            output = _communicate(child, data, token)
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode != 0:
+        raise MatchFailed(f"matching ended with exit status {child.returncode}")
+    found = [json.loads(line) for line in output.splitlines()]
+    more = bool(found) and found[-1] is None
+    return [tuple(item) for item in found if item is not None], more
+
+
+def _communicate(child: subprocess.Popen[bytes], data: bytes, token: CancellationToken) -> bytes:
+    left: bytes | None = data
+    for _ in range(int(TIMEOUT_S / 0.1)):
+        token.raise_if_cancelled()
+        try:
+            return child.communicate(left, timeout=0.1)[0]
+        except subprocess.TimeoutExpired:
+            left = None  # what is not sent yet is remembered by the child's object
+    raise MatchFailed(f"the search took longer than {TIMEOUT_S:g} s; use a simpler expression, or search fewer files")
