@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rein_nb.dialects.framing import JSONArrayParser, NDJSONParser, SSEParser, parse_event, sniff
+from rein_nb.dialects.framing import EventReader, JSONArrayParser, NDJSONParser, SSEParser, parse_event, sniff
 from tests.support import load_recording, recordings
 
 
@@ -240,3 +240,20 @@ def test_recorded_streams_cut_into_every_small_size(shared):
         want = by_the_letter(raw)
         for size in (1, 7, 1000):
             assert read(SSEParser(), [raw[i : i + size] for i in range(0, len(raw), size)]) == want
+
+
+def test_C104_the_halves_of_a_character_in_two_events_are_joined() -> None:
+    reader = EventReader()
+    got = [
+        reader.read(data)
+        for data in (
+            '{"n": 1, "delta": {"text": "a\\ud83c"}}',
+            '{"n": 2, "delta": {"text": "\\udf0a b"}}',
+            '{"n": 3, "delta": {"text": "\\ud83c"}}',
+            '{"n": 4, "delta": {"text": "c"}}',
+            "[DONE]",
+            '{"n": 5, "delta": {"text": "\\udf0a"}}',
+        )
+    ]
+    texts = [event["delta"]["text"] if isinstance(event, dict) else event for event in got]
+    assert texts == ["a", "\U0001f30a b", "", "\ufffdc", "[DONE]", "\ufffd"]

@@ -11,11 +11,14 @@ end of the stream finds without its closing blank line is kept, since several se
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from rein_nb.ir.base import JSON, loads
+from pydantic_core import from_json
+
+from rein_nb.ir.base import JSON, clean_text, loads
 
 Frame: TypeAlias = tuple[str | None, str]
 """An event's name (None when it has none) and its data."""
@@ -39,6 +42,53 @@ def parse_event(data: str | bytes) -> JSON | str:
         return loads(data)
     except (ValueError, RecursionError):
         return data if isinstance(data, str) else data.decode("utf-8", "replace")
+
+
+class EventReader:
+    """Reads the data of one stream's events, in order.
+
+    A server that cuts its text by tokens may cut a character in two and send the halves of its surrogate pair as escapes in two events
+    (``"\\ud83c"`` and then ``"\\udf0a"``). A half at the end of a string waits for the other half at the same place of the next event that has
+    a string there; what stays alone becomes U+FFFD.
+
+    Examples
+    --------
+    >>> reader = EventReader()
+    >>> reader.read('{"text": "a\\ud83c"}'), reader.read('{"text": "\\udf0ab"}')
+    ({'text': 'a'}, {'text': '\U0001f30ab'})
+    """
+
+    __slots__ = ("_halves",)
+
+    def __init__(self) -> None:
+        self._halves: dict[tuple[str | int, ...], str] = {}
+
+    def read(self, data: str) -> JSON | str:
+        """One event's data: JSON, or the text that it is."""
+        if not self._halves:
+            try:
+                return from_json(data, cache_strings="keys")
+            except ValueError:
+                pass  # not JSON at all, or JSON with half a character, which the quick parser refuses
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return data
+        return self._joined(value, ())
+
+    def _joined(self, value: JSON, at: tuple[str | int, ...]) -> JSON:
+        if isinstance(value, str):
+            held = self._halves.pop(at, "")
+            text = held + value
+            if text and "\ud800" <= text[-1] <= "\udbff":
+                self._halves[at] = text[-1]
+                text = text[:-1]
+            return clean_text(text)
+        if isinstance(value, dict):
+            return {clean_text(key): self._joined(item, (*at, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._joined(item, (*at, n)) for n, item in enumerate(value)]
+        return value
 
 
 class SSEParser:

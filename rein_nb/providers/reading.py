@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
 from rein_nb.dialects.base import Codec, Target, WireCall
-from rein_nb.dialects.framing import Frame, FrameParser, JSONArrayParser, NDJSONParser, SSEParser, parse_event, sniff
+from rein_nb.dialects.framing import EventReader, Frame, FrameParser, JSONArrayParser, NDJSONParser, SSEParser, parse_event, sniff
 from rein_nb.ir import ErrorInfo, ProviderError
 from rein_nb.ir.base import JSON, loads
 from rein_nb.ir.deltas import Delta, End
@@ -101,24 +101,22 @@ async def stream_deltas(
 class _Frames:
     """Parses frames and has them decoded."""
 
-    __slots__ = ("_decode", "_tap", "any")
+    __slots__ = ("_decode", "_parse", "_tap", "any")
 
     def __init__(self, decode: Callable[[JSON, str | None], Sequence[Delta]], tap: Tap | None) -> None:
         self._decode = decode
         self._tap = tap
+        self._parse = EventReader().read
         self.any = False
 
     def read(self, frames: Sequence[Frame]) -> list[Delta]:
         """The deltas of some frames."""
         out: list[Delta] = []
-        decode, tap = self._decode, self._tap
+        decode, tap, parse = self._decode, self._tap, self._parse
         for event, data in frames:
             if not data:
                 continue  # "data:" and nothing else: a sign of life
-            try:
-                value = loads(data)
-            except (ValueError, RecursionError):
-                value = data
+            value = parse(data)
             if tap is not None:
                 tap(value, event)
             out += decode(value, event)

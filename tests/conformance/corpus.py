@@ -10,7 +10,7 @@ from typing import Any
 
 from rein_nb import LLM, Config
 from rein_nb.dialects.base import Codec, Target
-from rein_nb.dialects.framing import JSONArrayParser, NDJSONParser, SSEParser, parse_event
+from rein_nb.dialects.framing import EventReader, JSONArrayParser, NDJSONParser, SSEParser, parse_event
 from rein_nb.ir import Completion, StreamEvent
 from rein_nb.providers.codecs import codec_for
 from rein_nb.stream import Accumulator
@@ -85,7 +85,8 @@ class Case:
         """The stream's events, parsed."""
         parser = {"sse": SSEParser, "ndjson": NDJSONParser, "array": JSONArrayParser}[self.framing or "sse"]()
         frames = [*parser.feed(self.response["body"].encode()), *parser.close()]
-        return [(name, parse_event(data)) for name, data in frames]
+        read = EventReader().read
+        return [(name, read(data)) for name, data in frames]
 
     def prefixes(self) -> list[str]:
         """The body's prefixes, cut after each event, the whole left out."""
