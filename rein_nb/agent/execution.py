@@ -39,11 +39,7 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
         refusal = None
         tool = run.tools.get(call.name)
         if id(call) not in runnable:
-            refusal = (
-                outcomes.malformed_call(call)
-                if call.error or not call.name
-                else outcomes.unfinished_turn(call, _why_unfinished(completion))
-            )
+            refusal = _not_runnable(call, completion)
         elif tool is None:
             refusal = outcomes.unknown_tool(call, run.tools.names)
         elif allowed is not None and allowed <= 0:
@@ -65,14 +61,17 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
     return [answers[index] for index in range(len(calls))]
 
 
-def _why_unfinished(completion: Completion) -> str:
-    if completion.finish_reason == "length":
-        return "the answer was cut off by its token limit, so the call may be incomplete"
-    if completion.error is not None and completion.error.kind != "cancelled":
-        return f"the answer ended in an error ({completion.error.kind})"
+def _not_runnable(call: ToolCall, completion: Completion) -> ToolResult:
+    """The answer to a call that its own turn forbids to run."""
     if completion.finish_reason == "cancelled":
-        return "the run was interrupted while the answer was being written"
-    return f"the answer ended with {completion.finish_reason!r}"
+        return outcomes.not_started(call, "the answer was still being written")
+    if call.error or not call.name:
+        return outcomes.malformed_call(call)
+    if completion.finish_reason == "length":
+        return outcomes.unfinished_turn(call, "the answer was cut off by its token limit, so the call may be incomplete")
+    if completion.error is not None:
+        return outcomes.unfinished_turn(call, f"the answer ended in an error ({completion.error.kind})")
+    return outcomes.unfinished_turn(call, f"the answer ended with {completion.finish_reason!r}")
 
 
 async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], answers: dict[int, ToolRun]) -> None:

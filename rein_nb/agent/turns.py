@@ -167,10 +167,13 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
         **request.options,
     )
     shown = False
+    completion: Completion | None = None
+    # Read to the very end: a generator that is left before it would be closed by a task of its own.
     async for event in events:
         kind = type(event)
         if kind is StreamDone or kind is StreamError:
-            return event.completion, shown  # type: ignore[union-attr]
+            completion = event.completion  # type: ignore[union-attr]
+            continue
         if not run.listening or kind is StreamStart:
             continue
         if isinstance(event, StreamRetry):
@@ -180,7 +183,9 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
             shown = True
             run.emit(MessageStart(message=event.partial))
         run.emit(MessageUpdate(event=event))
-    raise RuntimeError("the model call ended without a terminal event")
+    if completion is None:
+        raise RuntimeError("the model call ended without a terminal event")
+    return completion, shown
 
 
 # -- the context window ----------------------------------------------------------------------------
@@ -221,15 +226,13 @@ async def compact_now(run: RunState, why: str, *, again: bool = False) -> bool:
 
 async def _summary(run: RunState, older: list[Message]) -> str:
     messages = [*older, Message(role="user", content=SUMMARY_PROMPT)]
+    completion: Completion | None = None
     async for event in run.llm.astream_events(messages, signal=run.token, **run.setup.options):
         if isinstance(event, StreamDone | StreamError):
-            run.add_usage(event.completion.usage)
-            if isinstance(event, StreamError) or not event.completion.text:
-                run.emit(
-                    Notice(
-                        kind="warning", message="no summary could be made; the older messages are left out without one"
-                    )
-                )
-                return "(no summary could be made)"
-            return event.completion.text
-    raise RuntimeError("the model call ended without a terminal event")
+            completion = event.completion
+    if completion is not None:
+        run.add_usage(completion.usage)
+    if completion is None or completion.error is not None or not completion.text:
+        run.emit(Notice(kind="warning", message="no summary could be made; the older messages are left out without one"))
+        return "(no summary could be made)"
+    return completion.text

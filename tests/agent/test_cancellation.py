@@ -310,6 +310,23 @@ async def test_a_cancelled_token_gives_a_result_and_a_cancelled_task_raises() ->
     assert_valid(agent.messages)
 
 
+async def test_a_call_that_was_still_being_written_was_not_started() -> None:
+    ran: list[int] = []
+
+    def add(a: int, b: int) -> int:
+        ran.append(a)
+        return a + b
+
+    agent = Agent(scripted([call("1", "add", a=1, b=2), "and "], delay_s=0.02), [add])
+    stream = agent.events("x")
+    async for event in stream:
+        if event.type == "message_update" and event.event.type == "tool_call_done":
+            stream.cancel()
+    assert ran == []
+    (result,) = agent.messages[-1].tool_results
+    assert (result.status, result.details["started"]) == ("interrupted", False)
+
+
 async def test_a_token_that_is_cancelled_before_the_run_makes_no_request() -> None:
     token = CancellationToken()
     token.cancel()
