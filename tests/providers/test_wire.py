@@ -343,3 +343,30 @@ async def test_headers_come_before_content():
         await llm.aclose()
     assert isinstance(batches[0][0], Meta)
     assert sum(bool(batch) for batch in batches) > 4
+
+
+@pytest.mark.parametrize("wire", SDK_WIRES, ids=ids)
+async def test_later_requests_are_built_as_the_sdk_builds_them(wire, http):
+    """The second request comes from a template; the first from the SDK itself: but for the body they are the same."""
+    async with serve_recording(ok(wire.whole), repeat=True) as server:
+        llm = wire.llm(server, headers={"X-Team": "blue"})
+        await llm.achat("hi")
+        await llm.achat("hello \u4e16", temperature=None if wire is RESPONSES else 0.5)
+        await llm.achat("hi")
+        client = next(iter(llm.backend._transport._held.values())).client
+        assert len(client._rein_templates) == 1
+        await llm.aclose()
+    first, second, third = server.requests
+    assert (first.headers, first.path, first.body) == (third.headers, third.path, third.body)
+    assert {**first.headers, "content-length": ""} == {**second.headers, "content-length": ""}
+    assert "hello \u4e16" in json.dumps(second.json, ensure_ascii=False)
+
+
+async def test_a_requests_own_headers_reach_the_wire_every_time():
+    async with serve_recording(ok(MESSAGES.whole), repeat=True) as server:
+        llm = MESSAGES.llm(server)
+        await llm.achat("hi")
+        await llm.achat("hi", extensions={"anthropic": {"betas": ["some-beta-2026"]}})
+        await llm.achat("hi")
+        await llm.aclose()
+    assert [request.headers.get("anthropic-beta") for request in server.requests] == [None, "some-beta-2026", None]
