@@ -277,6 +277,15 @@ def test_each_rule_is_found_when_it_is_broken(target: str, path: str, value: Any
     assert rule in rules(body, target)
 
 
+def test_results_out_of_their_calls_order_are_found() -> None:
+    body = chat_body()
+    body["messages"][3:5] = reversed(body["messages"][3:5])
+    assert rules(body, "openai-chat") == ["result-order"]
+    spoken = anthropic_body()
+    spoken["messages"][2]["content"].reverse()
+    assert rules(spoken, "anthropic") == ["result-order"]
+
+
 def test_a_violation_says_where_and_what() -> None:
     body = chat_body()
     del body["messages"][4]

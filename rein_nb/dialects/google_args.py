@@ -80,6 +80,10 @@ class PartialArgs:
             return self._said("{}")
         return self._said(out + self._close_to(self._last, 0) + "}")
 
+    def cut_off(self) -> str:
+        """The text that shows arguments to be incomplete, where none of them came."""
+        return "{" if self._last is None else ""
+
     def value(self) -> dict[str, Any]:
         """The whole arguments so far."""
         return _plain(self.root)  # type: ignore[no-any-return]

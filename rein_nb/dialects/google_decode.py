@@ -378,9 +378,11 @@ class _Candidate:
         neutral = FINISH.get(word, "other")
         if word == "UNEXPECTED_TOOL_CALL" and not self._calls:
             neutral = "error"
-        if neutral != "length":
-            # Cut off by the limit, an open call stays incomplete; otherwise the reason is its end.
-            self._end_streamed(out)
+        if self._streamed is not None:
+            # A call that was to go on stays incomplete, whatever the reason says, so that it is never run.
+            key, args = self._streamed
+            self._streamed = None
+            out.append(d.ToolArgs(args.cut_off(), key))
         self.finished = True
         if self.index == 0:
             out.append(d.Finish(neutral, native))

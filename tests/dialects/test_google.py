@@ -295,6 +295,10 @@ def test_stream_and_whole_answer_agree() -> None:
     assert [type(part) for part in whole.message.parts] == [
         ThinkingPart, TextPart, TextPart, ServerToolPart, ServerToolPart, ToolCall, MediaPart,
     ]  # fmt: skip
+    thought = whole.message.parts[0]
+    assert isinstance(thought, ThinkingPart)
+    assert (thought.text, thought.signature) == ("let me think", "UzE=")
+    assert whole.message.parts[2].extra["google"]["thought_signature"] == "UzI="
     assert (whole.response_id, whole.message.parts[3].input) == ("r1", {"language": "PYTHON", "code": "1+1"})
 
 
@@ -409,13 +413,17 @@ def test_arguments_that_come_in_pieces_are_seen_as_they_come() -> None:
     assert [call.arguments for call in calls] == [{"location": "Boston", "days": 3, "metric": True}, {}]
 
 
-@pytest.mark.parametrize("reason", [None, "MAX_TOKENS"])
-def test_arguments_that_were_cut_off_are_never_runnable(reason: str | None) -> None:
-    call = {"name": "rm", "partialArgs": [partial("$.path", "/data", True)], "willContinue": True}
+@pytest.mark.parametrize("reason", [None, "MAX_TOKENS", "STOP"])
+@pytest.mark.parametrize(
+    "pieces",
+    [[], [partial("$.path", "/data", True)], [partial("$.path", "/data")], [partial("$.a", "x"), partial("$.a", "y")]],
+)
+def test_arguments_that_were_cut_off_are_never_runnable(reason: str | None, pieces: list[Any]) -> None:
+    call = {"name": "rm", "partialArgs": pieces, "willContinue": True}
     ends = [chunk(finishReason=reason)] if reason else []
     completion = stream([chunk({"functionCall": call}), *ends])
     assert completion.runnable_tool_calls == []
-    assert completion.tool_calls[0].error is not None
+    assert completion.tool_calls[0].error is not None or completion.error is not None
 
 
 def test_paths_are_read_and_others_refused() -> None:
