@@ -320,11 +320,13 @@ class LLM:
 
     @staticmethod
     async def _finish(events: AsyncIterator[StreamEvent]) -> Completion:
-        async for event in events:
-            if isinstance(event, StreamDone):
-                return event.completion
-            if isinstance(event, StreamError):
-                raise event.error.to_exception(event.completion)
+        last: StreamEvent | None = None
+        async for event in events:  # to its end, so that nothing is left for the loop's finaliser
+            last = event
+        if isinstance(last, StreamDone):
+            return last.completion
+        if isinstance(last, StreamError):
+            raise last.error.to_exception(last.completion)
         raise RuntimeError("a middleware ended the call without a terminal event")
 
 

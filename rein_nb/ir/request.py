@@ -271,7 +271,12 @@ class Request(Data):
             Saying what is wrong and what would be right.
         """
         try:
-            request = cls(messages=messages, **fields)
+            if type(messages) is list and all(type(message) is Message for message in messages):
+                # Messages are immutable and were checked when they were made; a long history is not checked at each turn again.
+                rest = cls(messages=[], **fields)
+                request = rest.model_copy(update={"messages": messages})
+            else:
+                request = cls(messages=messages, **fields)
         except ValidationError as exc:
             problems = "; ".join(
                 f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()[:5]
