@@ -83,6 +83,7 @@ class GoogleDecoder:
         self._candidates: dict[int, _Candidate] = {}
         self._ended = False
         self._blocked = False
+        self._half: str | None = None
 
     def feed(self, data: JSON, event: str | None = None) -> Sequence[d.Delta]:
         """Deltas for one chunk."""
@@ -90,7 +91,12 @@ class GoogleDecoder:
             return [delta for item in data for delta in self.feed(item)]
         if self._ended:
             return ()
+        if self._half is not None:
+            data = self._half  # something follows, so that the bytes were not cut there
         if not isinstance(data, dict):
+            if isinstance(data, str) and self._half is None and not self._whole and data.lstrip()[:1] in ("{", "["):
+                self._half = data
+                return ()
             return self._fault(self._malformed(f"not a JSON object: {str(data)[:200]}", data))
         if data.get("error"):
             return self._fault(error_info(None, None, data, self._target))

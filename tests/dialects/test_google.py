@@ -229,6 +229,19 @@ def test_a_stream_without_a_finish_reason_was_cut_and_a_whole_answer_was_not() -
     assert (whole.error, whole.finish_reason) == (None, "tool_calls")
 
 
+def test_half_an_event_at_the_end_is_a_cut_and_in_the_middle_is_malformed() -> None:
+    half = '{"candidates": [{"content": {"parts": [{"functionCall": {"name": "rm","args'
+    cut = stream([chunk({"text": "so far"}), half])
+    assert cut.error is not None
+    assert (cut.error.kind, cut.text) == ("stream_cut", "so far")
+    broken = stream([chunk({"text": "so far"}), half, chunk({"text": "on"}, finishReason="STOP")])
+    assert broken.error is not None
+    assert (broken.error.kind, broken.text) == ("malformed_response", "so far")
+    page = stream(["<html>"])
+    assert page.error is not None
+    assert page.error.kind == "malformed_response"
+
+
 @pytest.mark.parametrize("body", [{}, {"candidates": []}, [], "<html>", None, 3])
 def test_an_answer_that_is_none_is_malformed(body: Any) -> None:
     completion = decode(CODEC, body, GEMINI)
