@@ -24,13 +24,16 @@ MODES = ("replay", "record", "auto")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--rein-nb``."""
     group = parser.getgroup("rein_nb")
-    group.addoption("--rein-nb", choices=MODES, default="replay", help="play back, record anew, or record what is missing")
+    group.addoption(
+        "--rein-nb", choices=MODES, default="replay", help="play back, record anew, or record what is missing"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
-        "markers", f"{MARKER}(path=None, mode=None, speed=None): model calls are played back from a recording (or recorded, see --rein-nb)"
+        "markers",
+        f"{MARKER}(path=None, mode=None, speed=None): model calls are played back from a recording (or recorded, see --rein-nb)",
     )
 
 
@@ -52,7 +55,9 @@ def rein_nb_recording(request: pytest.FixtureRequest) -> Iterator[Recording | No
         yield recording
 
 
-def _arguments(path: str | None = None, mode: str | None = None, speed: float | None = None) -> tuple[str | None, Any, float | None]:
+def _arguments(
+    path: str | None = None, mode: str | None = None, speed: float | None = None
+) -> tuple[str | None, Any, float | None]:
     if mode is not None and mode not in MODES:
         raise ValueError(f"the marker {MARKER} takes mode= {', '.join(MODES)}, not {mode!r}")
     return path, mode, speed

@@ -42,7 +42,9 @@ def as_columns(models: Any, settings: Mapping[str, Any]) -> list[ModelColumn]:
         models = [models]
     pairs = list(models.items()) if isinstance(models, Mapping) else [(_label(model), model) for model in models]
     if not pairs:
-        raise ValueError("compare needs at least one model, for example models=['openai/gpt-5', 'anthropic/claude-sonnet-4-5']")
+        raise ValueError(
+            "compare needs at least one model, for example models=['openai/gpt-5', 'anthropic/claude-sonnet-4-5']"
+        )
     seen: dict[str, int] = {}
     columns = []
     for label, model in pairs:
@@ -83,7 +85,9 @@ def as_prompts(prompts: Any) -> list[list[Message]]:
     ValueError
         When there is none, or one is neither text nor messages.
     """
-    items = [prompts] if isinstance(prompts, str | Message) else list(prompts) if isinstance(prompts, Iterable) else None
+    items = (
+        [prompts] if isinstance(prompts, str | Message) else list(prompts) if isinstance(prompts, Iterable) else None
+    )
     if not items:
         raise ValueError("compare needs at least one prompt: a string, a Message, or a list of these")
     made = []

@@ -67,7 +67,10 @@ class Comparison:
         failed = [cell for cell in self.cells if cell.result is not None and cell.result.error is not None]
         done = sum(cell.result is not None for cell in self.cells)
         usage = self.usage_total
-        facts = [f"{len(self.prompts)} prompts x {len(self.labels)} models x {self.repeats} repeats", f"{done} of {len(self.cells)} runs"]
+        facts = [
+            f"{len(self.prompts)} prompts x {len(self.labels)} models x {self.repeats} repeats",
+            f"{done} of {len(self.cells)} runs",
+        ]
         if failed:
             facts.append(f"{len(failed)} failed")
         if usage.cost_usd is not None:
@@ -182,7 +185,8 @@ class Comparison:
             else pd.MultiIndex.from_arrays([prompts, [k for _, k in rows]], names=["prompt", "repeat"])
         )
         columns = {
-            label: pd.array([_answer(self.cell(label, n, k).result) for n, k in rows], dtype="string") for label in self.labels
+            label: pd.array([_answer(self.cell(label, n, k).result) for n, k in rows], dtype="string")
+            for label in self.labels
         }
         return pd.DataFrame(columns, index=index)
 

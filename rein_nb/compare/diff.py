@@ -87,7 +87,9 @@ class Diff:
     def _repr_html_(self) -> str:
         body = "".join(_html(change) for change in self.text)
         calls = "".join(
-            f'<li style="{_STYLE[change.op]}">{escape(line)}</li>' for change in self.calls for line in _call_lines(change)
+            f'<li style="{_STYLE[change.op]}">{escape(line)}</li>'
+            for change in self.calls
+            for line in _call_lines(change)
         )
         listed = f"<p>Tool calls</p><ul>{calls}</ul>" if calls else ""
         return (
@@ -150,7 +152,13 @@ def _merge(changes: list[TextChange]) -> list[TextChange]:
     """Neighbouring changes as one where only white space stands between them: words read better than confetti."""
     merged: list[TextChange] = []
     for change in changes:
-        if len(merged) >= 2 and change.op != "equal" and merged[-1].op == "equal" and merged[-1].a.isspace() and merged[-2].op != "equal":
+        if (
+            len(merged) >= 2
+            and change.op != "equal"
+            and merged[-1].op == "equal"
+            and merged[-1].a.isspace()
+            and merged[-2].op != "equal"
+        ):
             between, before = merged.pop(), merged.pop()
             change = _joined(_joined(before, between), change)
         elif merged and change.op == merged[-1].op:

@@ -45,7 +45,12 @@ def _row(comparison: Comparison, prompt_index: int) -> str:
         f"{escape(comparison.prompts[prompt_index])}</pre></td></tr>"
     )
     cells = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{_cell(comparison.cell(label, prompt_index, k).result)}</td>' for label in comparison.labels) + "</tr>"
+        "<tr>"
+        + "".join(
+            f'<td style="{_CELL}">{_cell(comparison.cell(label, prompt_index, k).result)}</td>'
+            for label in comparison.labels
+        )
+        + "</tr>"
         for k in range(comparison.repeats)
     )
     return prompt + cells
@@ -73,7 +78,12 @@ def _turn(turn: Turn) -> str:
         elif isinstance(part, ToolCall):
             run = results.get(part.id)
             took = "" if run is None or run.duration_s is None else f" · {run.duration_s:.2f} s"
-            out.append(_folded(f"{part.name}{took}{_status(run.result if run else None)}", _call_body(part, run.result if run else None)))
+            out.append(
+                _folded(
+                    f"{part.name}{took}{_status(run.result if run else None)}",
+                    _call_body(part, run.result if run else None),
+                )
+            )
     return "".join(out)
 
 

@@ -67,7 +67,8 @@ def _tooltip(*fields: str) -> list[str]:
 
 def _cost(alt: Any, comparison: Comparison, quality: Callable[[AgentResult], float] | None) -> Any:
     records = [
-        _record(cell, result) | ({"quality": float(quality(result))} if quality is not None else {}) for cell, result in _done(comparison)
+        _record(cell, result) | ({"quality": float(quality(result))} if quality is not None else {})
+        for cell, result in _done(comparison)
     ]
     y = "quality" if quality is not None else "duration_s"
     return (
@@ -134,7 +135,14 @@ def _spans(cell: Cell, result: AgentResult) -> Iterator[dict[str, Any]]:
         if start is not None and timing.total_s is not None:
             begin = start - result.started_at
             first = begin + (timing.first_token_s if timing.first_token_s is not None else timing.total_s)
-            yield {"row": row, "what": "waiting", "name": f"turn {turn.number}", "start": begin, "end": first, "status": "ok"}
+            yield {
+                "row": row,
+                "what": "waiting",
+                "name": f"turn {turn.number}",
+                "start": begin,
+                "end": first,
+                "status": "ok",
+            }
             yield {
                 "row": row, "what": "model", "name": f"turn {turn.number}", "start": first, "end": begin + timing.total_s,
                 "status": turn.completion.finish_reason,

@@ -101,7 +101,14 @@ def compare(
     KeyboardInterrupt
         When interrupted: all runs are stopped first; what there is by then is in ``rein_nb.compare.last()``.
     """
-    job = _prepare(prompts, models, repeats, concurrency, show, _settings(tools, system, options, output_type, tool_choice, limits, agent))
+    job = _prepare(
+        prompts,
+        models,
+        repeats,
+        concurrency,
+        show,
+        _settings(tools, system, options, output_type, tool_choice, limits, agent),
+    )
     try:
         aio.run_sync(_run(job))
     finally:
@@ -125,7 +132,14 @@ async def acompare(
     **agent: Any,
 ) -> Comparison:
     """`compare`, to be awaited. Cancelling the waiting task stops all runs."""
-    job = _prepare(prompts, models, repeats, concurrency, show, _settings(tools, system, options, output_type, tool_choice, limits, agent))
+    job = _prepare(
+        prompts,
+        models,
+        repeats,
+        concurrency,
+        show,
+        _settings(tools, system, options, output_type, tool_choice, limits, agent),
+    )
     try:
         if aio.in_background_loop():
             await _run(job)
@@ -142,7 +156,13 @@ def last() -> Comparison | None:
 
 
 def _settings(
-    tools: Any, system: Any, options: Mapping[str, Any] | None, output_type: Any, tool_choice: Any, limits: Any, agent: Mapping[str, Any]
+    tools: Any,
+    system: Any,
+    options: Mapping[str, Any] | None,
+    output_type: Any,
+    tool_choice: Any,
+    limits: Any,
+    agent: Mapping[str, Any],
 ) -> dict[str, Any]:
     if isinstance(tools, Iterator):
         tools = list(tools)  # each cell's agent reads them anew
@@ -167,7 +187,9 @@ def _prepare(
     job = _Job(columns, rows, comparison, concurrency or DEFAULT_CONCURRENCY)
     job.stops = {label: job.stop.child() for label in labels}
     if show:
-        stops = Stops(lambda: job.stop.cancel("stopped"), {label: _stopper(token) for label, token in job.stops.items()})
+        stops = Stops(
+            lambda: job.stop.cancel("stopped"), {label: _stopper(token) for label, token in job.stops.items()}
+        )
         job.display = open_display(labels, comparison.prompts, stops)
     _last = comparison
     return job
@@ -184,7 +206,9 @@ def _finish(job: _Job) -> None:
         job.display.finish(job.comparison)
     if job.display_error is not None:
         exc = job.display_error
-        warnings.warn(f"the display failed and was switched off: {type(exc).__name__}: {exc}", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"the display failed and was switched off: {type(exc).__name__}: {exc}", RuntimeWarning, stacklevel=3
+        )
 
 
 async def _run(job: _Job) -> None:
@@ -217,7 +241,7 @@ async def _cell(job: _Job, column: ModelColumn, cell: Cell) -> None:
     started_at = time.time()
     messages = job.prompts[cell.prompt_index]
     try:
-        async for event in column.make().events(messages, signal=job.stops[column.label]):
+        async for event in column.make().events(messages, signal=job.stops[column.label], interactive=False):
             job.feed(cell, event)
             if isinstance(event, AgentEnd):
                 cell.result = event.result
@@ -232,7 +256,9 @@ def _failed(label: str, messages: list[Message], exc: Exception, started_at: flo
     if isinstance(exc, ProviderError):
         error = exc.info
     else:
-        error = ErrorInfo.make("bad_request" if isinstance(exc, InvalidRequest) else "other", f"{type(exc).__name__}: {exc}")
+        error = ErrorInfo.make(
+            "bad_request" if isinstance(exc, InvalidRequest) else "other", f"{type(exc).__name__}: {exc}"
+        )
     return AgentResult(
         run_id=uuid.uuid4().hex,
         label=label,

@@ -13,5 +13,7 @@ _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 def escape(text: str) -> str:
     """`text` for an HTML element or attribute: escaped, secrets masked, invisible controls shown as their code point."""
-    shown = _OBEYED.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", clean_text(redact(text).replace("\r\n", "\n")))
+    shown = _OBEYED.sub(
+        lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", clean_text(redact(text).replace("\r\n", "\n"))
+    )
     return html.escape(shown, quote=True)

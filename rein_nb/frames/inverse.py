@@ -33,7 +33,9 @@ def messages_from_frame(df: pd.DataFrame, run_id: str | None = None) -> list[Mes
     pandas = require_pandas()
     missing = [name for name in ("role", "parts" if "parts" in df.columns else "text") if name not in df.columns]
     if missing:
-        raise ValueError(f"not a messages frame: it has no column {missing[0]!r} (columns: {', '.join(map(str, df.columns))})")
+        raise ValueError(
+            f"not a messages frame: it has no column {missing[0]!r} (columns: {', '.join(map(str, df.columns))})"
+        )
     if "run_id" in df.columns:
         df = _one_run(df, run_id)
     if "message_index" in df.columns:
@@ -53,7 +55,9 @@ def _one_run(df: pd.DataFrame, run_id: str | None) -> pd.DataFrame:
     runs = [str(name) for name in df["run_id"].dropna().unique()]
     if run_id is None:
         if len(runs) > 1:
-            raise ValueError(f"the frame holds {len(runs)} runs; say which with run_id=, for example run_id={runs[0]!r}")
+            raise ValueError(
+                f"the frame holds {len(runs)} runs; say which with run_id=, for example run_id={runs[0]!r}"
+            )
         return df
     if run_id not in runs:
         raise ValueError(f"the frame has no run {run_id!r}; it holds: {', '.join(runs[:10]) or 'none'}")
@@ -79,4 +83,8 @@ def _message(row: dict[str, Any]) -> Message:
 
 
 def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else [v.model_dump(mode="json") if isinstance(v, Data) else v for v in value]
+    return (
+        json.loads(value)
+        if isinstance(value, str)
+        else [v.model_dump(mode="json") if isinstance(v, Data) else v for v in value]
+    )

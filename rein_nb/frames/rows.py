@@ -86,7 +86,11 @@ def turn_rows(sources: Sources) -> Iterator[TurnRow]:
     """One row a model call."""
     for source in sources.runs_with_events():
         result = source.result
-        where = {turn: index for index, turn in _turn_of_message(result).items() if result.messages[index].role == "assistant"}
+        where = {
+            turn: index
+            for index, turn in _turn_of_message(result).items()
+            if result.messages[index].role == "assistant"
+        }
         for turn in result.turns:
             yield TurnRow(label_of(source), result.run_id, turn, where.get(turn.number))
 
@@ -131,7 +135,9 @@ def _turn_of_message(result: AgentResult) -> dict[int, int]:
     for index in range(result.new_messages_from, len(result.messages)):
         message = result.messages[index]
         if message.role == "assistant":
-            match = next((n for n in range(upcoming, len(turns)) if _same(turns[n].completion.message, message)), upcoming)
+            match = next(
+                (n for n in range(upcoming, len(turns)) if _same(turns[n].completion.message, message)), upcoming
+            )
             current = turns[match].number if match < len(turns) else None
             upcoming = match + 1
         elif message.role != "tool":

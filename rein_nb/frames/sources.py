@@ -140,7 +140,14 @@ def _from_completion(completion: Completion, name: str) -> AgentResult:
         model=completion.model or "",
         provider=completion.provider or "",
         messages=[completion.message],
-        turns=[Turn(number=1, completion=completion, started_at=completion.timing.started_at, duration_s=completion.timing.total_s)],
+        turns=[
+            Turn(
+                number=1,
+                completion=completion,
+                started_at=completion.timing.started_at,
+                duration_s=completion.timing.total_s,
+            )
+        ],
         usage=completion.usage,
         stop_reason=_STOP.get(completion.finish_reason, "completed"),
         error=completion.error,

@@ -424,7 +424,9 @@ def frame(kind: str, sources: Any, *, columns: Sequence[Column] | None = None) -
     defaults, rows_of = _table(kind)
     rows = list(rows_of(collect(sources)))
     wanted = defaults if columns is None else columns
-    made: pd.DataFrame = pandas.DataFrame({column.name: column.array(rows) for column in wanted}, index=pandas.RangeIndex(len(rows)))
+    made: pd.DataFrame = pandas.DataFrame(
+        {column.name: column.array(rows) for column in wanted}, index=pandas.RangeIndex(len(rows))
+    )
     return made
 
 

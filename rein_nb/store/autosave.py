@@ -62,16 +62,17 @@ class Autosave:
                 self._write(records)
 
     def _write(self, records: list[Record]) -> None:
-        self.pending += records
+        waiting, self.pending = [*self.pending, *records], []
         try:
-            self.session.write(self.pending)
+            self.session.write(waiting)
+            self._told = False
         except StoreError as exc:
+            self.pending = waiting
             if not self._told:
                 self._told = True
-                warnings.warn(f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=2)
-        else:
-            self.pending = []
-            self._told = False
+                warnings.warn(
+                    f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=2
+                )
 
 
 class _Tree:
@@ -81,8 +82,8 @@ class _Tree:
         self._session = session
         self._children: dict[str | None, list[tuple[str, Message]]] = {}
         parent: str | None = None
-        for entry, message in zip(session.path(), session.stored_messages, strict=True):
-            self.add(parent, entry.id, message)
+        for entry in session.path():
+            self.add(parent, entry.id, Message.model_validate(entry.data["message"]))
             parent = entry.id
 
     def add(self, parent: str | None, entry_id: str, message: Message) -> None:
@@ -124,7 +125,10 @@ class _Progress:
         if isinstance(event, AgentStart):
             facts = {"model": event.model, "provider": event.provider, "system": event.system, "started_at": event.time}
             self.announced = list(event.messages)
-            return [self.record(event, RUN, {"state": "started", **facts}), *(self._message(event, m) for m in event.messages)]
+            return [
+                self.record(event, RUN, {"state": "started", **facts}),
+                *(self._message(event, m) for m in event.messages),
+            ]
         if isinstance(event, TurnStart):
             self.turn_started_at = event.time
         elif isinstance(event, MessageEnd):
@@ -153,7 +157,9 @@ class _Progress:
 
     def _message(self, event: Event, message: Message) -> Record:
         # `watched` says that every start of a tool would have been recorded: a call without such a record never began.
-        record = self.record(event, MESSAGE, {"message": plain(message), **({"watched": True} if message.tool_calls else {})})
+        record = self.record(
+            event, MESSAGE, {"message": plain(message), **({"watched": True} if message.tool_calls else {})}
+        )
         self.tree.add(self.head, record.id, message)
         self.stored.append((message, record.id))
         self.head = record.id

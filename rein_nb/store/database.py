@@ -135,7 +135,9 @@ class Database:
         except OSError as exc:
             raise StoreError(f"cannot make the folder of the store {self.path}: {exc}") from exc
         with self._faults("open"):
-            connection = sqlite3.connect(self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
+            )
             try:
                 self._set_up(connection)
             except BaseException:

@@ -110,7 +110,9 @@ class _Run:
         """The run as a result."""
         path = tree.path(self.last)
         turns = [self._turn(tree, number) for number in sorted(self.turns)]
-        fields = {name: value for name, value in self.facts.items() if name in AgentResult.model_fields and name != "turns"}
+        fields = {
+            name: value for name, value in self.facts.items() if name in AgentResult.model_fields and name != "turns"
+        }
         if not self.ended:
             usages = [turn.completion.usage for turn in turns]
             usage = sum(usages[1:], usages[0]) if usages else Usage()

@@ -124,7 +124,13 @@ def request_key(request: dict[str, Any]) -> str:
 def encoded(provider: str, target: Target, call: WireCall) -> dict[str, Any]:
     """What identifies a request, secrets masked."""
     made: dict[str, Any] = scrub(
-        {"provider": provider, "dialect": target.dialect, "path": call.path, "query": dict(call.query), "body": call.body}
+        {
+            "provider": provider,
+            "dialect": target.dialect,
+            "path": call.path,
+            "query": dict(call.query),
+            "body": call.body,
+        }
     )
     return made
 
@@ -143,12 +149,19 @@ class Recording:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], mode: Literal["record", "replay", "auto"], *, speed: float | None = None, only: Any = None
+        self,
+        path: str | os.PathLike[str],
+        mode: Literal["record", "replay", "auto"],
+        *,
+        speed: float | None = None,
+        only: Any = None,
     ) -> None:
         if mode not in ("record", "replay", "auto"):
             raise ValueError(f"mode must be 'record', 'replay' or 'auto', not {mode!r}")
         if speed is not None and not speed > 0:
-            raise ValueError(f"speed must be a positive number (1.0 is as recorded), or None for at once, not {speed!r}")
+            raise ValueError(
+                f"speed must be a positive number (1.0 is as recorded), or None for at once, not {speed!r}"
+            )
         self.path = Path(path)
         self.mode = mode
         self.speed = speed
@@ -167,7 +180,9 @@ class Recording:
         self._remove = install(self._stand_in, offline=self.mode == "replay")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._remove is not None:
             self._remove()
             self._remove = None
@@ -341,7 +356,11 @@ def record(path: str | os.PathLike[str], *, mode: Literal["record", "auto"] = "r
 
 
 def replay(
-    path: str | os.PathLike[str], *, mode: Literal["replay", "auto"] = "replay", speed: float | None = None, only: Any = None
+    path: str | os.PathLike[str],
+    *,
+    mode: Literal["replay", "auto"] = "replay",
+    speed: float | None = None,
+    only: Any = None,
 ) -> Recording:
     """Answer every model call of this process from a recording while the ``with`` block is open: no key, no network.
 
@@ -375,7 +394,9 @@ def _read(path: Path, records: list[Any]) -> list[Exchange]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f'{path} is no recording: its first line should be a JSON object with "format": "{FORMAT}"')
     if header.get("version", 0) > VERSION:
-        raise ValueError(f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb")
+        raise ValueError(
+            f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
+        )
     exchanges = []
     for line, data in enumerate(records[1:], 2):
         try:
@@ -391,7 +412,11 @@ def _read(path: Path, records: list[Any]) -> list[Exchange]:
 def _flat(value: Any, at: str = "") -> dict[str, str]:
     """Leaves of a JSON value by their path."""
     if isinstance(value, dict) and value:
-        return {path: leaf for key, item in value.items() for path, leaf in _flat(item, f"{at}.{key}" if at else str(key)).items()}
+        return {
+            path: leaf
+            for key, item in value.items()
+            for path, leaf in _flat(item, f"{at}.{key}" if at else str(key)).items()
+        }
     if isinstance(value, list) and value:
         return {path: leaf for n, item in enumerate(value) for path, leaf in _flat(item, f"{at}[{n}]").items()}
     return {at: json.dumps(value, ensure_ascii=False)}

@@ -108,7 +108,9 @@ class Session:
     # -- facts ------------------------------------------------------------------------------------
 
     def _row(self) -> tuple[Any, ...]:
-        rows = self.store.database.read("SELECT created_at, title, head, forked_from, entries FROM sessions WHERE id = ?", (self.id,))
+        rows = self.store.database.read(
+            "SELECT created_at, title, head, forked_from, entries FROM sessions WHERE id = ?", (self.id,)
+        )
         if not rows:
             raise KeyError(f"the store {self.store.path} has no session {self.id!r}")
         return rows[0]
@@ -200,7 +202,9 @@ class Session:
             stored = db.execute("SELECT head FROM sessions WHERE id = ?", (self.id,)).fetchone()
             if stored is None:
                 raise StoreError(f"the session {self.id} was deleted from the store {self.store.path}")
-            db.executemany("INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            db.executemany(
+                "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+            )
             db.execute(
                 "UPDATE sessions SET head = ?, updated_at = max(updated_at, ?), entries = entries + ? WHERE id = ?",
                 (head if moved else stored[0], time.time(), len(entries), self.id),
@@ -267,7 +271,9 @@ class Session:
     @property
     def labels(self) -> dict[str, str | None]:
         """Entry id by label."""
-        rows = self.store.database.read("SELECT data FROM entries WHERE session = ? AND kind = ? ORDER BY seq", (self.id, LABEL))
+        rows = self.store.database.read(
+            "SELECT data FROM entries WHERE session = ? AND kind = ? ORDER BY seq", (self.id, LABEL)
+        )
         found = [from_text(row[0]) for row in rows]
         return {data["label"]: data["entry"] for data in found}
 
@@ -291,7 +297,9 @@ class Session:
             if len(path) < -to:
                 raise KeyError(f"the branch has only {len(path)} messages")
             return path[0].id if len(path) > -to else None
-        if self.store.database.read("SELECT 1 FROM entries WHERE session = ? AND id = ? AND kind = 'message'", (self.id, to)):
+        if self.store.database.read(
+            "SELECT 1 FROM entries WHERE session = ? AND id = ? AND kind = 'message'", (self.id, to)
+        ):
             return to
         labels = self.labels
         if to in labels:
@@ -333,7 +341,9 @@ class Session:
 
     def _tool_records(self, path: Sequence[Entry]) -> list[Entry]:
         """What is known about the calls of the last assistant message, and hangs on it or on what follows it."""
-        last = next((n for n in reversed(range(len(path))) if path[n].data["message"]["role"] == "assistant"), len(path))
+        last = next(
+            (n for n in reversed(range(len(path))) if path[n].data["message"]["role"] == "assistant"), len(path)
+        )
         ids = [entry.id for entry in path[last : last + _NEAR]]
         if not ids:
             return []
@@ -346,7 +356,8 @@ class Session:
     def results(self) -> list[AgentResult]:
         """The runs that were saved in this session, oldest first; a run that was killed is there with what it had done."""
         rows = self._entries(
-            f"SELECT {_FIELDS} FROM entries WHERE session = ? AND kind IN ('message', 'turn', 'run', 'tool_result') ORDER BY seq", (self.id,)
+            f"SELECT {_FIELDS} FROM entries WHERE session = ? AND kind IN ('message', 'turn', 'run', 'tool_result') ORDER BY seq",
+            (self.id,),
         )
         return runs_of(rows)
 

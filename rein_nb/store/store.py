@@ -79,7 +79,9 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -104,9 +106,12 @@ class Store:
         now = time.time()
         with self.database.write() as db:
             if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone():
-                raise ValueError(f"the store has a session {session_id!r} already; open it with store.open({session_id!r})")
+                raise ValueError(
+                    f"the store has a session {session_id!r} already; open it with store.open({session_id!r})"
+                )
             db.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, title) VALUES (?, ?, ?, ?)", (session_id, now, now, scrub(title))
+                "INSERT INTO sessions (id, created_at, updated_at, title) VALUES (?, ?, ?, ?)",
+                (session_id, now, now, scrub(title)),
             )
         return Session(self, session_id)
 
@@ -121,7 +126,8 @@ class Store:
         from rein_nb.store.session import Session
 
         found = self.database.read(
-            "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT 2", (session_id, session_id + "\U0010ffff")
+            "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
+            (session_id, session_id + "\U0010ffff"),
         )
         if not found:
             raise KeyError(f"the store {self.path} has no session {session_id!r}")
@@ -165,7 +171,10 @@ class Store:
             f"WHERE {where} ORDER BY e.seq DESC LIMIT {int(limit)}",
             parameters,
         )
-        return [SearchHit(session, title, id, kind, at, _excerpt(words, text)) for session, title, id, kind, at, words in rows]
+        return [
+            SearchHit(session, title, id, kind, at, _excerpt(words, text))
+            for session, title, id, kind, at, words in rows
+        ]
 
     def import_jsonl(self, path: str | os.PathLike[str], *, new_id: bool = False) -> Session:
         """A session from a file that `Session.export_jsonl` wrote; see `rein_nb.store.transfer.import_session`."""

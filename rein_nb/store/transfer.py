@@ -38,15 +38,20 @@ def export_session(session: Session, path: Path) -> Path:
         raise FileExistsError(f"{path} is there already; name another file, or remove it first")
     database = session.store.database
     head = database.read(
-        "SELECT id, created_at, updated_at, title, head, forked_from, forked_at FROM sessions WHERE id = ?", (session.id,)
+        "SELECT id, created_at, updated_at, title, head, forked_from, forked_at FROM sessions WHERE id = ?",
+        (session.id,),
     )[0]
     names = ("id", "created_at", "updated_at", "title", "head", "forked_from", "forked_at")
     half = path.with_name(f"{path.name}.{os.getpid()}-{new_id()[:8]}.part")
     try:
         with JsonLines(half) as lines:
             lines.append({"format": FORMAT, "version": VERSION, **dict(zip(names, head, strict=True))})
-            for row in database.read("SELECT id, parent, kind, time, data FROM entries WHERE session = ? ORDER BY seq", (session.id,)):
-                lines.append(dict(zip(("id", "parent", "kind", "time"), row[:4], strict=True)) | {"data": from_text(row[4])})
+            for row in database.read(
+                "SELECT id, parent, kind, time, data FROM entries WHERE session = ? ORDER BY seq", (session.id,)
+            ):
+                lines.append(
+                    dict(zip(("id", "parent", "kind", "time"), row[:4], strict=True)) | {"data": from_text(row[4])}
+                )
         half.replace(path)
     finally:
         half.unlink(missing_ok=True)
@@ -77,12 +82,18 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
     header, entries = _header(path, records), [_entry(path, n, record) for n, record in enumerate(records[1:], 2)]
     if lines.tail is not None:
         warnings.warn(
-            f"{path} ends with half a record of {len(lines.tail.data)} bytes, which was left out", RuntimeWarning, stacklevel=3
+            f"{path} ends with half a record of {len(lines.tail.data)} bytes, which was left out",
+            RuntimeWarning,
+            stacklevel=3,
         )
     session_id = new_id() if as_new else str(header["id"])
     known = {entry.id for entry in entries if entry.kind == "message"}
     # The newest messages may be what the file lost; the head is then the last that is there.
-    head = header.get("head") if header.get("head") in known else next((e.id for e in reversed(entries) if e.kind == "message"), None)
+    head = (
+        header.get("head")
+        if header.get("head") in known
+        else next((e.id for e in reversed(entries) if e.kind == "message"), None)
+    )
     if header.get("head") is None and lines.tail is None:
         head = None
     with store.database.write() as db:
@@ -98,7 +109,10 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
         )  # fmt: skip
         db.executemany(
             "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(session_id, e.id, e.parent, e.kind, e.time, searchable(e.kind, e.data), to_text(e.data)) for e in entries],
+            [
+                (session_id, e.id, e.parent, e.kind, e.time, searchable(e.kind, e.data), to_text(e.data))
+                for e in entries
+            ],
         )
     return Imported(Session(store, session_id), lines.tail)
 
@@ -106,9 +120,13 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
 def _header(path: Path, records: list[Any]) -> dict[str, Any]:
     header = records[0] if records else None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{path} is no exported session: its first line should be a JSON object with \"format\": \"{FORMAT}\"")
+        raise ValueError(
+            f'{path} is no exported session: its first line should be a JSON object with "format": "{FORMAT}"'
+        )
     if header.get("version", 0) > VERSION:
-        raise ValueError(f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb")
+        raise ValueError(
+            f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
+        )
     return header
 
 

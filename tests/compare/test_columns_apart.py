@@ -18,7 +18,9 @@ STEP_S = 0.02
 
 def answer(pieces: int = PIECES) -> dict[str, Any]:
     """A streamed Chat Completions answer."""
-    chunks = [{"id": "r", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}}]} for _ in range(pieces)]
+    chunks = [
+        {"id": "r", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}}]} for _ in range(pieces)
+    ]
     chunks.append({"id": "r", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     return {"body": "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"}
 
@@ -28,7 +30,11 @@ REFUSAL = {"status": 401, "json": {"error": {"message": "no such key"}}}
 
 def at(server: Any, idle_s: float = 60.0) -> LLM:
     return LLM.named(
-        "openai-compatible/m", base_url=server.base_url + "/v1", api_key="k", max_retries=0, timeouts=Timeouts(idle_s=idle_s)
+        "openai-compatible/m",
+        base_url=server.base_url + "/v1",
+        api_key="k",
+        max_retries=0,
+        timeouts=Timeouts(idle_s=idle_s),
     )
 
 
@@ -39,6 +45,7 @@ def seconds(made: Comparison, labels: list[str]) -> float:
 def test_six_columns_with_one_failing_one_hanging_and_one_slow_leave_the_others_as_fast_as_alone() -> None:
     good = ["one", "two", "three"]
     with ExitStack() as stack:
+
         def serve(source: Any, **how: Any) -> Any:
             return stack.enter_context(serve_recording(source, repeat=True, cuts="events", **how))
 

@@ -65,7 +65,9 @@ def test_columns_stream_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("fault", ["authentication", "rate_limited", "stream_cut", "mid_stream", "malformed_response"])
 def test_one_columns_failure_is_a_row_and_stops_no_other(fault: Any) -> None:
-    made = compare("go", {"good": llm(["fine"]), "bad": llm(["lost ", "words"], fault=fault), "also good": llm(["fine too"])})
+    made = compare(
+        "go", {"good": llm(["fine"]), "bad": llm(["lost ", "words"], fault=fault), "also good": llm(["fine too"])}
+    )
     runs = made.runs.set_index("label")
     assert runs.loc["good", "text"] == "fine"
     assert runs.loc["also good", "text"] == "fine too"
@@ -141,7 +143,9 @@ def test_display_gets_every_event_in_order_and_the_end_once() -> None:
         def finish(self, comparison: Comparison) -> None:
             finished.append(comparison)
 
-    before = set_factory(lambda labels, prompts, stops: Recorder() if (labels, prompts) == (["a", "b"], ["one", "two"]) else None)
+    before = set_factory(
+        lambda labels, prompts, stops: Recorder() if (labels, prompts) == (["a", "b"], ["one", "two"]) else None
+    )
     try:
         made = compare(["one", "two"], {"a": llm(), "b": llm()})
         compare(["one", "two"], {"a": llm(), "b": llm()}, show=False)
@@ -186,7 +190,11 @@ def test_tools_options_system_and_output_type_reach_every_column() -> None:
 
 
 def test_an_agent_is_forked_for_each_cell_and_stays_as_it_was() -> None:
-    agent = Agent(llm(["again"]), system="s", messages=[Message(role="user", content="old"), Message(role="assistant", content="past")])
+    agent = Agent(
+        llm(["again"]),
+        system="s",
+        messages=[Message(role="user", content="old"), Message(role="assistant", content="past")],
+    )
     made = compare(["p", "q"], [agent], repeats=2)
     assert len(agent.messages) == 2
     assert [len(result.messages) for result in made.results] == [4] * 4
@@ -215,7 +223,9 @@ def test_equal_labels_are_numbered_and_prompts_may_be_messages_and_media() -> No
         ({"prompts": "p", "models": [llm()], "options": {"temprature": 0}}, Exception, "temprature"),
     ],
 )
-def test_wrong_arguments_raise_before_anything_is_sent(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_wrong_arguments_raise_before_anything_is_sent(
+    arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text):
         compare(**arguments)
 

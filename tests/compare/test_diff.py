@@ -62,7 +62,11 @@ def test_tool_calls_are_aligned_by_name_and_arguments() -> None:
 
 
 def test_a_comparison_names_both_columns_and_shows_what_differs() -> None:
-    models = {"a": ScriptedProvider.llm(["same old"]), "b": ScriptedProvider.llm(["same new"]), "c": ScriptedProvider.llm(["same old"])}
+    models = {
+        "a": ScriptedProvider.llm(["same old"]),
+        "b": ScriptedProvider.llm(["same new"]),
+        "c": ScriptedProvider.llm(["same old"]),
+    }
     made = compare("go", models)
     diff = made.diff()
     assert (diff.a, diff.b, diff.same) == ("a", "b", False)

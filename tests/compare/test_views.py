@@ -27,7 +27,9 @@ def made() -> Comparison:
     call = ToolCall(id="c1", name="add", arguments={"a": 2, "b": 3})
     priced = Usage(input_tokens=10, output_tokens=3, cost_usd=0.5)
     models: dict[str, Any] = {
-        "tools": ScriptedProvider.llm([ThinkingPart(text="let me add"), call, priced], ["5", priced], repeat=True, delay_s=0.002),
+        "tools": ScriptedProvider.llm(
+            [ThinkingPart(text="let me add"), call, priced], ["5", priced], repeat=True, delay_s=0.002
+        ),
         "plain": ScriptedProvider.llm(["five"], repeat=True),
         "broken": ScriptedProvider.llm(["x"], fault="server_error"),
     }
@@ -37,7 +39,19 @@ def made() -> Comparison:
 def test_the_grid_shows_text_thinking_calls_results_errors_and_cost(made: Comparison, tmp_path: Path) -> None:
     html = made.to_html(tmp_path / "grid.html")
     assert (tmp_path / "grid.html").read_text(encoding="utf-8") == html == made._repr_html_()
-    for text in ("tools", "plain", "broken", "2+3?", "again", "let me add", "add", "five", "server_error", "$2.0000", "2 of 2 failed"):
+    for text in (
+        "tools",
+        "plain",
+        "broken",
+        "2+3?",
+        "again",
+        "let me add",
+        "add",
+        "five",
+        "server_error",
+        "$2.0000",
+        "2 of 2 failed",
+    ):
         assert text in html
     assert not re.search(r"<(script|img|link|iframe|a|svg|form)\b|https?:|url\(", html)
     assert html.count("<tr>") == html.count("</tr>") == 5  # the head, and for each prompt its text and its cells
@@ -87,7 +101,9 @@ def test_plot_data_are_the_runs_own_numbers(made: Comparison) -> None:
     assert [span["name"] for span in tools] == ["add", "add"]
     for span in spans:
         assert 0 <= span["start"] <= span["end"]
-    assert sum(row["tokens"] for row in made.plot("tokens").to_dict()["data"]["values"] if row["label"] == "tools") == 52
+    assert (
+        sum(row["tokens"] for row in made.plot("tokens").to_dict()["data"]["values"] if row["label"] == "tools") == 52
+    )
 
 
 def test_wrong_kind_and_missing_altair_are_named(made: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

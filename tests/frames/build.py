@@ -43,12 +43,17 @@ def completion(*parts: Any, error: ErrorInfo | None = None, **fields: Any) -> Co
         "model": "m-1",
         "provider": "openai",
     }  # fmt: skip
-    return Completion(message=Message(role="assistant", parts=list(parts), origin=ORIGIN), error=error, **(defaults | fields))
+    return Completion(
+        message=Message(role="assistant", parts=list(parts), origin=ORIGIN), error=error, **(defaults | fields)
+    )
 
 
 def tool_run(run_id: str = "r1", label: str = "") -> AgentResult:
     """Two turns, with one call that worked and one that was denied."""
-    calls = [ToolCall(id="c1", name="f", arguments={"a": 1}), ToolCall(id="c2", name="f", arguments={"a": "s", "b": [{}]})]
+    calls = [
+        ToolCall(id="c1", name="f", arguments={"a": 1}),
+        ToolCall(id="c2", name="f", arguments={"a": "s", "b": [{}]}),
+    ]
     results = [
         ToolResult(tool_call_id="c1", name="f", content='[1, "x"]', details=[1, "x"]),
         ToolResult(tool_call_id="c2", name="f", content="the user said no", status="denied"),
@@ -94,7 +99,11 @@ def event_log(run_id: str = "r1", pieces: int = 3) -> list[Event]:
             log.append(MessageUpdate(run_id=run_id, seq=len(log), time=1774748700.25 + n * 1e-3, turn=1, event=event))
     for run in result.tool_runs:
         log.append(ToolExecutionStart(run_id=run_id, seq=len(log), turn=1, call=run.call))
-        log.append(ToolExecutionEnd(run_id=run_id, seq=len(log), turn=1, call=run.call, result=run.result, duration_s=run.duration_s))
+        log.append(
+            ToolExecutionEnd(
+                run_id=run_id, seq=len(log), turn=1, call=run.call, result=run.result, duration_s=run.duration_s
+            )
+        )
     log.append(TurnEnd(run_id=run_id, seq=len(log), turn=1, completion=result.turns[0].completion))
     log.append(AgentEnd(run_id=run_id, seq=len(log), result=result))
     return log

@@ -32,7 +32,13 @@ SOURCES: dict[str, list[Any]] = {
     "empty": [],
     "one": [tool_run(), *event_log()],
     "failed": [failed_run()],
-    "mixed": [tool_run(), failed_run(), completion(TextPart(text="x")), Message(role="user", content="hi"), *event_log("r9")],
+    "mixed": [
+        tool_run(),
+        failed_run(),
+        completion(TextPart(text="x")),
+        Message(role="user", content="hi"),
+        *event_log("r9"),
+    ],
 }
 
 
@@ -120,7 +126,9 @@ def test_cost_and_tokens_of_runs_reconcile_with_usage_rows() -> None:
     results = [tool_run("a"), tool_run("b")]
     usage, runs = frame("usage", results), frame("runs", results)
     sums = usage.groupby("run_id")[["cost_usd", "input_tokens", "output_tokens"]].sum()
-    pd.testing.assert_frame_equal(sums, runs.set_index("run_id")[["cost_usd", "input_tokens", "output_tokens"]], check_names=False)
+    pd.testing.assert_frame_equal(
+        sums, runs.set_index("run_id")[["cost_usd", "input_tokens", "output_tokens"]], check_names=False
+    )
     assert json.loads(usage["raw"][0]) == {"prompt_tokens": 10, "completion_tokens": 4}
 
 
@@ -130,7 +138,10 @@ def test_a_failed_run_is_a_row_with_its_error_and_nothing_invented() -> None:
     assert row["stop_reason"] == "error"
     assert not row["ok"]
     assert row["retries"] == 2
-    assert all(pd.isna(row[name]) for name in ("input_tokens", "cost_usd", "time_to_first_token_s", "output_tokens_per_s", "started_at"))
+    assert all(
+        pd.isna(row[name])
+        for name in ("input_tokens", "cost_usd", "time_to_first_token_s", "output_tokens_per_s", "started_at")
+    )
     assert row["text"] == ""
 
 
@@ -140,7 +151,9 @@ def test_speed_counts_streamed_tokens_between_first_token_and_end() -> None:
     assert turns["output_tokens_per_s"].tolist() == pytest.approx([4.0, 4.0])
     hidden = completion(TextPart(text="x"), usage=Usage(output_tokens=10, reasoning_tokens=8))
     assert frame("turns", hidden)["output_tokens_per_s"][0] == pytest.approx(2.0)
-    whole = completion(TextPart(text="x")).model_copy(update={"timing": completion().timing.model_copy(update={"inter_token_p50_s": None})})
+    whole = completion(TextPart(text="x")).model_copy(
+        update={"timing": completion().timing.model_copy(update={"inter_token_p50_s": None})}
+    )
     assert pd.isna(frame("turns", whole)["output_tokens_per_s"][0])
 
 
@@ -204,7 +217,10 @@ EVERY_PART = [
         ],
         extra={"openai": {"phase": "final"}},
     ),
-    Message(role="tool", parts=[ToolResult(tool_call_id="c1", content=["r", MediaPart(kind="image", url="x://y")], details={"n": None})]),
+    Message(
+        role="tool",
+        parts=[ToolResult(tool_call_id="c1", content=["r", MediaPart(kind="image", url="x://y")], details={"n": None})],
+    ),
 ]
 
 
@@ -266,7 +282,9 @@ def test_wrong_kind_and_wrong_source_are_named() -> None:
 
 
 def test_numbers_that_are_not_finite_and_foreign_values_become_text_that_reads_back() -> None:
-    result = ToolResult(tool_call_id="c", details={"inf": float("inf"), "when": pd.Timestamp("2026-01-01"), "set": {2, 1}})
+    result = ToolResult(
+        tool_call_id="c", details={"inf": float("inf"), "when": pd.Timestamp("2026-01-01"), "set": {2, 1}}
+    )
     details = json.loads(frame("parts", [Message(role="tool", parts=[result])])["details"][0])
     assert details["set"] == [1, 2]
     assert details["when"].startswith("2026-01-01")

@@ -47,7 +47,12 @@ def comparable(result: AgentResult) -> dict[str, Any]:
 
 
 def run(session: Session, *prompts: str, **kwargs: Any) -> tuple[Agent, list[AgentResult]]:
-    agent = Agent(ScriptedProvider.llm(TOOL_TURN, ["the ", "end"], repeat=True, **kwargs), tools=[add, fail], system="sys", label="mine")
+    agent = Agent(
+        ScriptedProvider.llm(TOOL_TURN, ["the ", "end"], repeat=True, **kwargs),
+        tools=[add, fail],
+        system="sys",
+        label="mine",
+    )
     session.attach(agent)
     return agent, [agent.run(prompt) for prompt in prompts]
 
@@ -74,7 +79,14 @@ def test_a_resumed_session_goes_on_where_it_ended(session: Session) -> None:
     agent = Agent(llm)
     again.attach(agent)
     agent.run("and then?")
-    assert [m.role for m in llm.backend.requests[0].messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [m.role for m in llm.backend.requests[0].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+    ]
     assert again.stored_messages == agent.messages
     assert len(again.results) == 2
 
@@ -103,7 +115,14 @@ def test_a_masked_secret_in_the_past_does_not_make_branches(session: Session) ->
     session.attach(agent)
     agent.run("three")
     assert len(session.leaves()) == 1
-    assert [m.text for m in session.stored_messages] == ["key [redacted]", "you said [redacted]", "two", "b", "three", "c"]
+    assert [m.text for m in session.stored_messages] == [
+        "key [redacted]",
+        "you said [redacted]",
+        "two",
+        "b",
+        "three",
+        "c",
+    ]
     assert secret in agent.messages[0].text
 
 
@@ -149,14 +168,18 @@ def _call_events(run_id: str = "r") -> list[Any]:
     done = ToolResult(tool_call_id="t0", name="work", content="done", details={"n": 1})
     return [
         AgentStart(run_id=run_id, time=1.0, model="m", provider="p", messages=[Message(role="user", content="go")]),
-        MessageEnd(run_id=run_id, time=2.0, turn=1, message=Message(role="assistant", parts=[TextPart(text="ok"), *calls])),
+        MessageEnd(
+            run_id=run_id, time=2.0, turn=1, message=Message(role="assistant", parts=[TextPart(text="ok"), *calls])
+        ),
         ToolExecutionStart(run_id=run_id, time=3.0, turn=1, call=calls[0]),
         ToolExecutionStart(run_id=run_id, time=3.0, turn=1, call=calls[1]),
         ToolExecutionEnd(run_id=run_id, time=4.0, turn=1, call=calls[0], result=done, duration_s=1.0),
     ]
 
 
-def test_C107_a_run_that_was_killed_between_tools_tells_which_ended_which_began_and_which_did_not(session: Session) -> None:
+def test_C107_a_run_that_was_killed_between_tools_tells_which_ended_which_began_and_which_did_not(
+    session: Session,
+) -> None:
     listener = session.listener()
     for event in _call_events():
         listener(event)
@@ -167,13 +190,20 @@ def test_C107_a_run_that_was_killed_between_tools_tells_which_ended_which_began_
     assert (results["t2"].status, results["t2"].details["started"]) == ("interrupted", False)
     assert [m.role for m in saved.messages] == ["user", "assistant", "tool", "tool", "tool"]
     killed = saved.results[0]
-    assert (killed.stop_reason, killed.error and killed.error.message) == ("error", "the process ended before the run did")
+    assert (killed.stop_reason, killed.error and killed.error.message) == (
+        "error",
+        "the process ended before the run did",
+    )
     agent = Agent(ScriptedProvider.llm(["fine"]))
     saved.attach(agent)
     agent.run("continue")
     later = saved.store.open(saved.id)
     assert later.stored_messages == later.messages == agent.messages
-    assert {r.tool_call_id: r.status for m in later.messages for r in m.tool_results} == {"t0": "ok", "t1": "interrupted", "t2": "interrupted"}
+    assert {r.tool_call_id: r.status for m in later.messages for r in m.tool_results} == {
+        "t0": "ok",
+        "t1": "interrupted",
+        "t2": "interrupted",
+    }
 
 
 def test_a_store_that_cannot_be_written_costs_a_warning_and_no_record(session: Session) -> None:
@@ -193,14 +223,18 @@ def test_a_store_that_cannot_be_written_costs_a_warning_and_no_record(session: S
 
 
 def test_runs_at_the_same_time_are_stored_on_branches_of_their_own(session: Session) -> None:
-    agent = Agent(ScriptedProvider.llm(lambda request: [request.messages[-1].text.upper()] * 4, repeat=True, delay_s=0.01))
+    agent = Agent(
+        ScriptedProvider.llm(lambda request: [request.messages[-1].text.upper()] * 4, repeat=True, delay_s=0.01)
+    )
     session.attach(agent)
     agent.run("first")
     made = compare(["a", "b", "c"], [agent])
     saved = session.store.open(session.id)
     assert len(saved.leaves()) == 3
     texts = {result.run_id: [m.text for m in result.messages] for result in saved.results}
-    assert [texts[result.run_id] for result in made.results] == [["first", "FIRST" * 4, p, p.upper() * 4] for p in "abc"]
+    assert [texts[result.run_id] for result in made.results] == [
+        ["first", "FIRST" * 4, p, p.upper() * 4] for p in "abc"
+    ]
     assert [result.new_messages_from for result in saved.results] == [0, 2, 2, 2]
 
 

@@ -98,12 +98,18 @@ def test_kill_at_any_moment_loses_nothing_that_was_acknowledged_and_every_call_h
         assert fresh.database.read("PRAGMA integrity_check") == [("ok",)]
         messages = opened.messages
         assert heal(messages).repaired == []
-        assert [c.id for m in messages for c in m.tool_calls] == [r.tool_call_id for m in messages for r in m.tool_results]
+        assert [c.id for m in messages for c in m.tool_calls] == [
+            r.tool_call_id for m in messages for r in m.tool_results
+        ]
         fresh.close()
     nursery.communicate(timeout=30)
     final = Store(store.path).open(session.id)
     entries = final.entries(None)
-    prompts = {e.data["message"]["parts"][0]["text"] for e in entries if e.kind == "message" and e.data["message"]["role"] == "user"}
+    prompts = {
+        e.data["message"]["parts"][0]["text"]
+        for e in entries
+        if e.kind == "message" and e.data["message"]["role"] == "user"
+    }
     answers = {e.data["run_id"] for e in entries if e.kind == "message" and e.data["message"]["role"] == "assistant"}
     results = {e.data["call"]["id"] for e in entries if e.kind == "tool_result"}
     have = {"prompt": prompts, "answer": answers, "result": results}
@@ -124,7 +130,9 @@ APPENDER = """
 """
 
 
-def test_C103_two_processes_that_continue_one_session_keep_every_record_on_branches_of_their_own(tmp_path: Path) -> None:
+def test_C103_two_processes_that_continue_one_session_keep_every_record_on_branches_of_their_own(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path / "s.sqlite3")
     session = store.create()
     session.append("root")
@@ -149,7 +157,11 @@ def test_C103_two_processes_that_continue_one_session_keep_every_record_on_branc
     said_b, _ = b.communicate(timeout=60)
     a.communicate(timeout=30)
     third = Store(store.path).open(session.id)
-    stored = [e.message.text.split()[:2] for e in third.entries(None, kind="message") if e.message and e.message.text != "root"]
+    stored = [
+        e.message.text.split()[:2]
+        for e in third.entries(None, kind="message")
+        if e.message and e.message.text != "root"
+    ]
     for name, said in (("A", [line for line in acknowledged_a if line.endswith("\n")]), ("B", said_b.splitlines())):
         numbers = [int(n) for who, n in stored if who == name]
         assert set(range(len(said))) <= set(numbers)

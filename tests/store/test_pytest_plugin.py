@@ -39,7 +39,16 @@ FILES = ("recordings/test_it/test_default_a_b.jsonl", "own/named.jsonl")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "rein_nb.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-o", "asyncio_default_fixture_loop_scope=function", *arguments)
+    return pytester.runpytest_inprocess(
+        "-p",
+        "rein_nb.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        "-o",
+        "asyncio_default_fixture_loop_scope=function",
+        *arguments,
+    )
 
 
 def test_marked_tests_are_recorded_once_and_then_played_back_without_a_server(pytester: pytest.Pytester) -> None:

@@ -27,9 +27,24 @@ def chat(*pieces: str, call: dict[str, Any] | None = None) -> dict[str, Any]:
     if call is not None:
         function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
         deltas.append({"tool_calls": [{"index": 0, "id": call["id"], "type": "function", "function": function}]})
-    chunks: list[dict[str, Any]] = [{"id": "r1", "model": "m", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-    chunks.append({"id": "r1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if call else "stop"}]})
-    chunks.append({"id": "r1", "model": "m", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}})
+    chunks: list[dict[str, Any]] = [
+        {"id": "r1", "model": "m", "choices": [{"index": 0, "delta": delta}]} for delta in deltas
+    ]
+    chunks.append(
+        {
+            "id": "r1",
+            "model": "m",
+            "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if call else "stop"}],
+        }
+    )
+    chunks.append(
+        {
+            "id": "r1",
+            "model": "m",
+            "choices": [],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+        }
+    )
     return {"body": "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"}
 
 
@@ -104,7 +119,11 @@ def test_an_agents_tool_run_plays_back_with_its_tools_really_run(tmp_path: Path)
 
 def test_whole_answers_are_recorded_and_played_too(tmp_path: Path) -> None:
     path = tmp_path / "w.jsonl"
-    answer = {"id": "r", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]}
+    answer = {
+        "id": "r",
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}],
+    }
     with serve_recording([{"json": answer}]) as server, record(path):
         assert model(server.base_url + "/v1").chat("hi").text == "whole"
     with replay(path):
@@ -115,7 +134,11 @@ def test_whole_answers_are_recorded_and_played_too(tmp_path: Path) -> None:
 
 def test_errors_play_back_as_the_same_errors(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
-    refusal = {"status": 429, "headers": {"retry-after": "7"}, "json": {"error": {"message": "slow down", "code": "rate"}}}
+    refusal = {
+        "status": 429,
+        "headers": {"retry-after": "7"},
+        "json": {"error": {"message": "slow down", "code": "rate"}},
+    }
     with serve_recording([refusal]) as server, record(path), pytest.raises(ProviderError) as original:
         model(server.base_url + "/v1").chat("hi")
     with replay(path), pytest.raises(ProviderError) as played:
@@ -137,7 +160,10 @@ def test_a_miss_names_the_nearest_request_and_what_differs(tmp_path: Path) -> No
         list(model().stream("what is the capital of Spain?", temperature=0.5))
     text = str(miss.value)
     assert "(2 recorded)" in text
-    assert 'body.messages[0].content: recorded "what is the capital of France?", asked "what is the capital of Spain?"' in text
+    assert (
+        'body.messages[0].content: recorded "what is the capital of France?", asked "what is the capital of Spain?"'
+        in text
+    )
     assert "body.temperature: asked 0.5, not recorded" in text
     assert miss.value.nearest == playing.exchanges[0].request
     with replay(path), pytest.raises(RecordingMiss) as other:
@@ -180,7 +206,11 @@ def test_recorded_speed_is_kept_scaled_or_left_out(tmp_path: Path) -> None:
     with serve_recording([chat("a", "b", "c", "d")], delay_s=0.1, cuts="events") as server, record(path) as recording:
         list(model(server.base_url + "/v1").stream("hi"))
         took = recording.exchanges[0].seconds
-    for speed, low, high in ((None, 0.0, 0.3 * took), (1.0, 0.9 * took - 0.1, 3 * took), (4.0, 0.2 * took - 0.1, 0.8 * took)):
+    for speed, low, high in (
+        (None, 0.0, 0.3 * took),
+        (1.0, 0.9 * took - 0.1, 3 * took),
+        (4.0, 0.2 * took - 0.1, 0.8 * took),
+    ):
         with replay(path, speed=speed):
             start = time.perf_counter()
             list(model().stream("hi"))
@@ -260,7 +290,9 @@ PROVIDERS = {
 
 
 @pytest.mark.parametrize("folder", PROVIDERS)
-def test_recorded_traffic_of_every_dialect_plays_back_to_the_same_completions(shared: Path, tmp_path: Path, folder: str) -> None:
+def test_recorded_traffic_of_every_dialect_plays_back_to_the_same_completions(
+    shared: Path, tmp_path: Path, folder: str
+) -> None:
     name, base = PROVIDERS[folder]
     paths = recordings(folder)
     answers = [exchange for path in paths for exchange in load_recording(path)["exchanges"]][:150]

@@ -144,8 +144,17 @@ def test_secrets_never_reach_the_file(store: Store) -> None:
     secret = "sk-" + "q7" * 20
     session = store.create(f"title {secret}")
     session.append(f"my key: {secret}")
-    session.append(assistant(ToolCall(id="c", name="f", arguments={"api_key": "plainvalue1", "deep": [secret], "password": "hunter22"})))
-    session.append(Message(role="tool", parts=[ToolResult(tool_call_id="c", content=f"Authorization: Bearer {secret}", details={"t": secret})]))
+    session.append(
+        assistant(
+            ToolCall(id="c", name="f", arguments={"api_key": "plainvalue1", "deep": [secret], "password": "hunter22"})
+        )
+    )
+    session.append(
+        Message(
+            role="tool",
+            parts=[ToolResult(tool_call_id="c", content=f"Authorization: Bearer {secret}", details={"t": secret})],
+        )
+    )
     session.note("n", {"x": secret})
     session.label(f"l {secret}")
     store.close()

@@ -25,7 +25,7 @@ def full_session(store: Store) -> Session:
     session = store.create("tïtle")
     session.extend(EVERY_PART)
     session.label("end")
-    session.note("score", {"value": 0.1, "words": "line\u2028sep\n\t\"q\""})
+    session.note("score", {"value": 0.1, "words": 'line\u2028sep\n\t"q"'})
     agent = Agent(ScriptedProvider.llm(["fine"]))
     session.attach(agent)
     agent.run("go")
@@ -117,7 +117,9 @@ def test_files_that_are_no_export_are_named_and_leave_the_store_alone(
         store.import_jsonl(tmp_path / "none.jsonl")
 
 
-def test_C108_an_export_that_fails_leaves_no_file_behind(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C108_an_export_that_fails_leaves_no_file_behind(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = store.create()
     session.append("one")
     folder = tmp_path / "out"
