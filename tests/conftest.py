@@ -6,8 +6,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support import SHARED
+
+# A busy machine is no fault of the code: examples have no deadline.
+settings.register_profile("rein_nb", deadline=None, print_blob=True)
+settings.load_profile("rein_nb")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import rein_nb
 
 HEAVY = ("openai", "anthropic", "pandas", "ipywidgets", "anywidget", "IPython", "numpy", "httpx2", "aiohttp")
@@ -43,9 +45,5 @@ def test_the_typed_names_are_the_runtime_names() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    try:
+    with pytest.raises(AttributeError, match="no_such_name"):
         rein_nb.no_such_name  # noqa: B018
-    except AttributeError as exc:
-        assert "no_such_name" in str(exc)
-    else:
-        raise AssertionError("no error")

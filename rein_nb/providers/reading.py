@@ -12,7 +12,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
 from rein_nb.dialects.base import Codec, Target, WireCall
-from rein_nb.dialects.framing import EventReader, Frame, FrameParser, JSONArrayParser, NDJSONParser, SSEParser, parse_event, sniff
+from rein_nb.dialects.framing import (
+    EventReader,
+    Frame,
+    FrameParser,
+    JSONArrayParser,
+    NDJSONParser,
+    SSEParser,
+    parse_event,
+    sniff,
+)
 from rein_nb.ir import ErrorInfo, ProviderError
 from rein_nb.ir.base import JSON, loads
 from rein_nb.ir.deltas import Delta, End

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.benchmarks.server import running
 from rein_nb import LLM, Message, ToolCall, ToolSpec
+from tests.benchmarks.server import running
 
 CALLS = 60
 TURNS = 400

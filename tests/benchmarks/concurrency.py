@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.benchmarks.server import running
 from rein_nb import LLM
+from tests.benchmarks.server import running
 
 STREAMS, CHUNKS, PAUSE_MS = 200, 200, 5
 

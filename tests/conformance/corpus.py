@@ -78,7 +78,7 @@ class Case:
                 extra=extra,
                 extensions=extensions,
                 **config,
-            )  # fmt: skip
+            )
         )
 
     def events(self) -> list[tuple[str | None, Any]]:
