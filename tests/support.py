@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +30,8 @@ def field_cases() -> dict[str, dict[str, Any]]:
         return {}
     cases = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     return {case["id"]: case for case in cases}
+
+
+def examples(count: int) -> int:
+    """How many examples a property is tried with: `count`, times ``REIN_NB_EXAMPLES_TIMES`` for runs at length."""
+    return count * int(os.environ.get("REIN_NB_EXAMPLES_TIMES", "1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from rein_nb.ir import Message, Request, ThinkingPart, ToolCall
 from rein_nb.providers.codecs import codec_for
 from rein_nb.testing.validate import TARGETS, Violation, target_of, validate_transcript
 from tests.dialects.test_handoff import transcripts as generated
+from tests.support import examples
 from tests.wire_loader import load, transcripts
 
-EXAMPLES = int(os.environ.get("REIN_NB_EXAMPLES", "300"))
+EXAMPLES = examples(300)
 NAMES = list(TARGETS)
 
 

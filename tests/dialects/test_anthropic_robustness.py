@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from rein_nb.dialects.anthropic import AnthropicCodec
 from rein_nb.dialects.base import Target, decode
 from tests.dialects.wire_mutation import Events, damaged, survives
+from tests.support import examples
 
 CODEC = AnthropicCodec()
 TARGET = Target(provider="anthropic", dialect="anthropic", model="claude-x")
@@ -76,13 +77,13 @@ def test_the_streams_are_sound_before_they_are_damaged() -> None:
         survives(CODEC, stream, TARGET)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged([FULL, FAILED, SPLICED]))
 def test_no_damaged_stream_raises(events: Events) -> None:
     survives(CODEC, events, TARGET)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(damaged([FULL]))
 def test_no_damaged_whole_answer_raises(events: Events) -> None:
     blocks = [data.get("content_block") for _, data in events if isinstance(data, dict) and "content_block" in data]

@@ -13,6 +13,7 @@ from rein_nb.dialects.ollama import OllamaCodec
 from rein_nb.ir import Message, StreamDone, StreamError
 from rein_nb.stream import Accumulator
 from tests.dialects.chat_wire import CODEC, DONE, chunk, events, fragment, target
+from tests.support import examples
 
 OLLAMA = OllamaCodec()
 
@@ -67,13 +68,13 @@ def ends_once(wire: list[Any], **quirk: Any) -> None:
         assert isinstance(call.arguments, dict)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(wire_events, max_size=6), quirks)
 def test_any_events_give_one_end_and_no_exception(wire: list[Any], quirk: dict[str, Any]) -> None:
     ends_once(wire, **quirk)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from(range(len(REAL))), max_size=20), st.integers(0, 20), wire_events, quirks)
 def test_reordered_doubled_and_cut_streams_with_something_odd_in_between(
     order: list[int], at: int, odd: Any, quirk: dict[str, Any]
@@ -83,7 +84,7 @@ def test_reordered_doubled_and_cut_streams_with_something_odd_in_between(
     ends_once(wire, **quirk)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(objects, values))
 def test_any_whole_answer_is_a_completion(answer: Any) -> None:
     for codec in (CODEC, OLLAMA):
@@ -91,7 +92,7 @@ def test_any_whole_answer_is_a_completion(answer: Any) -> None:
         assert completion.finish_reason in ("stop", "length", "tool_calls", "content_filter", "refusal", "error", "other")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.one_of(values, st.fixed_dictionaries({}, optional={"message": bodies, "done": scalars, "error": values})), max_size=6))
 def test_any_ollama_lines_give_one_end_and_no_exception(lines: list[Any]) -> None:
     accumulator, decoder = Accumulator(), OLLAMA.decoder(target())
@@ -104,7 +105,7 @@ def test_any_ollama_lines_give_one_end_and_no_exception(lines: list[Any]) -> Non
     assert accumulator.finished
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.text(alphabet="<think>/ab\n", max_size=5), max_size=12))
 def test_text_cut_in_any_way_gives_the_same(pieces: list[str]) -> None:
     whole = "".join(pieces)

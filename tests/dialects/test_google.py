@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -32,9 +31,9 @@ from rein_nb.ir import (
     UnsupportedOption,
 )
 from rein_nb.stream import Accumulator
-from tests.support import field_cases
+from tests.support import examples, field_cases
 
-EXAMPLES = int(os.environ.get("REIN_NB_EXAMPLES", "300"))
+EXAMPLES = examples(300)
 
 CODEC = GoogleCodec()
 GEMINI = Target(provider="google", dialect="google", model="gemini-3-flash-preview")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from typing import Any
@@ -26,8 +25,9 @@ from rein_nb.ir import (
     ToolCall,
     ToolResult,
 )
+from tests.support import examples
 
-EXAMPLES = int(os.environ.get("REIN_NB_EXAMPLES", "300"))
+EXAMPLES = examples(300)
 
 CLAUDE = Target(provider="anthropic", dialect="anthropic", model="claude-y")
 CHAT = Target(provider="openai-chat", dialect="openai-chat", model="gpt-x")

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from rein_nb.dialects.base import Quirks, Target, decode
 from rein_nb.dialects.responses import ResponsesCodec
 from tests.dialects.wire_mutation import Events, damaged, survives
+from tests.support import examples
 
 CODEC = ResponsesCodec()
 TARGET = Target(provider="openai", dialect="openai-responses", model="o9", quirks=Quirks(store=True))
@@ -84,13 +85,13 @@ def test_the_streams_are_sound_before_they_are_damaged() -> None:
         survives(CODEC, stream, TARGET)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged([FULL, SHORT, FAILED]))
 def test_no_damaged_stream_raises(events: Events) -> None:
     survives(CODEC, events, TARGET)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(damaged([SHORT]))
 def test_no_damaged_whole_answer_raises(events: Events) -> None:
     decode(CODEC, events[-1][1].get("response") if events and isinstance(events[-1][1], dict) else None, TARGET)
