@@ -18,6 +18,7 @@ _WHERE = {
     "allow_nested_loops": "nested",
     "live_grid": "grid",
     "load_ipython_extension": "extension",
+    "mimebundle": "formatters",
     "run_cell": "magics",
     "show": "show",
     "show_grid": "grid",
@@ -34,6 +35,7 @@ __all__ = [
     "allow_nested_loops",
     "live_grid",
     "load_ipython_extension",
+    "mimebundle",
     "run_cell",
     "show",
     "show_grid",
@@ -46,6 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from rein_nb.notebook.extension import load_ipython_extension, unload_ipython_extension
+    from rein_nb.notebook.formatters import mimebundle
     from rein_nb.notebook.grid import GridView, live_grid, show_grid
     from rein_nb.notebook.live import Live
     from rein_nb.notebook.magics import run_cell

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})([^`]*)$")
+_MAYBE_FENCE = re.compile(r"^ {0,3}[`~]{2,}|^ {0,3}[`~]$")
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?:[ \t]|$)")
 _LIST = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _MATH_EDGE = re.compile(r"^\s*(?:\$\$|\\\[)\s*$")
@@ -33,6 +34,16 @@ class BlockSplitter:
     def tail(self) -> str:
         """The open block's text."""
         return "".join(self._lines) + self._partial
+
+    @property
+    def visible_tail(self) -> str:
+        """The open block's text as it is worth showing: without the line that opens a fence, and without a line that may become one."""
+        text = self.tail
+        if _MAYBE_FENCE.match(self._partial):
+            text = text[: len(text) - len(self._partial)]
+        if self._fence is not None and self._lines and _FENCE.match(self._lines[0].rstrip("\n")):
+            text = text[len(self._lines[0]) :]
+        return text
 
     @property
     def mode(self) -> str:

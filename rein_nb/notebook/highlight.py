@@ -43,11 +43,12 @@ def _group(kind: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:
-    from pygments.lexers import get_lexer_by_name
+    from pygments import lexers
     from pygments.util import ClassNotFound
 
+    find: Any = lexers.get_lexer_by_name
     try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        return find(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
 

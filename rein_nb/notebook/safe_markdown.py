@@ -136,12 +136,11 @@ class _Writer:
             if kind == "inline" and row is not None and token.meta.get("cell"):
                 row.append(_inline(token.children or []).replace("\n", " ").replace("|", "&#124;"))
             elif kind == "inline":
+                text = _inline(token.children or [])
                 level = token.meta.get("heading")
-                self.put(
-                    "#" * level + " " + _inline(token.children or []).replace("\n", " ")
-                    if level
-                    else _inline(token.children or [])
-                )
+                if level:
+                    text = "#" * level + " " + text.replace("\n", " ")
+                self.put(text, gap=not token.meta.get("tight"))
             elif kind in ("fence", "code_block"):
                 self.put(fence(token.content.removesuffix("\n"), (token.info or "").split(" ")[0]))
             elif kind == "hr":
@@ -152,6 +151,8 @@ class _Writer:
                 ordered.append(int(token.attrs.get("start", 1)))
             elif kind in ("bullet_list_close", "ordered_list_close"):
                 ordered.pop()
+                if not ordered and self.lines and self.lines[-1].strip("> "):
+                    self.put("", gap=False)
             elif kind == "list_item_open":
                 number = ordered[-1]
                 marker = "- " if number is None else f"{number}. "
@@ -190,6 +191,7 @@ def _mark(tokens: Sequence[Any]) -> None:
     for before, token in pairwise(tokens):
         if token.type == "inline":
             token.meta["cell"] = before.type in ("th_open", "td_open")
+            token.meta["tight"] = before.hidden
             token.meta["heading"] = int(before.tag[1]) if before.type == "heading_open" else 0
 
 

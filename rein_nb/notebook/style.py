@@ -13,9 +13,29 @@ _LINE = "var(--jp-border-color2,#d9dee3)"
 _PAPER = "var(--jp-layout-color1,#fff)"
 _WASH = "rgba(127,127,127,.1)"
 _MONO = "var(--jp-code-font-family,ui-monospace,Menlo,Consolas,monospace)"
-_GREEN, _RED, _AMBER, _BLUE = (
-    "var(--jp-success-color1,#1a7f37)", "var(--jp-error-color1,#c62828)", "var(--jp-warn-color1,#b35900)", "var(--jp-brand-color1,#1565c0)",
-)  # fmt: skip
+
+
+def _mixed(color: str, share: int) -> str:
+    """A theme colour with some of the text colour in it: themes' own signal colours are too faint for small text, in light and in dark."""
+    return f"color-mix(in srgb,{color} {share}%,{_TEXT})"
+
+
+_GREEN = _mixed("var(--jp-success-color1,#1a7f37)", 60)
+_RED = _mixed("var(--jp-error-color1,#c62828)", 70)
+_AMBER = _mixed("var(--jp-warn-color1,#b35900)", 55)
+_BLUE = _mixed("var(--jp-brand-color1,#1565c0)", 70)
+_PAGE = "var(--jp-layout-color0,var(--jp-layout-color1,#fff))"
+
+_CODE: dict[str, str] = {
+    "hk": _mixed("var(--jp-mirror-editor-keyword-color,#7b2cbf)", 85),
+    "hs": _mixed("var(--jp-mirror-editor-string-color,#0a6b2b)", 85),
+    "hc": _mixed("var(--jp-mirror-editor-comment-color,#6a737d)", 60),
+    "hn": _mixed("var(--jp-mirror-editor-number-color,#0550ae)", 85),
+    "hf": _mixed("var(--jp-mirror-editor-def-color,#0b5cad)", 85),
+    "hb": _mixed("var(--jp-mirror-editor-builtin-color,#0a7d6c)", 85),
+    "hd": _mixed("var(--jp-mirror-editor-meta-color,#8a5a00)", 85),
+}
+"""Colours of code, by token group: variables of the outermost element, since they are repeated so often."""
 
 STYLES: dict[str, str] = {
     "root": f"font-size:14px;line-height:1.55;color:{_TEXT};max-width:100%;overflow-wrap:anywhere",
@@ -44,7 +64,7 @@ STYLES: dict[str, str] = {
     "note": f"margin:0 0 8px;font-size:13px;color:{_MUTED}",
     "error": f"margin:0 0 8px;padding:6px 10px;border-left:3px solid {_RED};background:{_WASH};border-radius:4px;font-size:13px",
     "refusal": f"margin:0 0 8px;padding:6px 10px;border-left:3px solid {_AMBER};background:{_WASH};border-radius:4px",
-    "next": f"margin-top:2px;color:{_MUTED}",
+    "next": "margin-top:2px",
     "cites": f"margin:4px 0 8px;padding-left:20px;font-size:12.5px;color:{_MUTED}",
     "url": f"font-size:.85em;color:{_MUTED}",
     "foot": (
@@ -70,21 +90,22 @@ STYLES: dict[str, str] = {
         f"border-bottom:1px solid {_LINE}"
     ),
     "gridrow": f"text-align:left;font-weight:400;padding:8px 10px;background:{_WASH};white-space:pre-wrap",
-    "gridcell": f"text-align:left;vertical-align:top;padding:8px 10px;border-bottom:1px solid {_LINE};border-left:1px solid {_LINE}",
-    "hk": "color:var(--jp-mirror-editor-keyword-color,#7b2cbf)",
-    "hs": "color:var(--jp-mirror-editor-string-color,#0a6b2b)",
-    "hc": "color:var(--jp-mirror-editor-comment-color,#6a737d);font-style:italic",
-    "hn": "color:var(--jp-mirror-editor-number-color,#0550ae)",
-    "hf": "color:var(--jp-mirror-editor-def-color,#0b5cad)",
-    "hb": "color:var(--jp-mirror-editor-builtin-color,#0a7d6c)",
-    "hd": "color:var(--jp-mirror-editor-meta-color,#8a5a00)",
+    "gridcell": (
+        f"text-align:left;vertical-align:top;padding:8px 10px;background:{_PAGE};border-bottom:1px solid {_LINE};border-left:1px solid {_LINE}"
+    ),
 }
 """Style by class, without the ``rein-`` prefix."""
+
+STYLES["root"] += "".join(f";--rein-{name}:{color}" for name, color in _CODE.items())
+STYLES |= {name: f"color:var(--rein-{name})" for name in _CODE}
+STYLES["hc"] += ";font-style:italic"
 
 
 def attributes(names: str, *, static: bool) -> str:
     """``class`` (and, for saved output, ``style``) attributes for one or more classes."""
     classes = names.split()
+    if static and names in _CODE:
+        return f' style="{STYLES[names]}"'
     out = f' class="{" ".join("rein-" + name for name in classes)}"'
     if static:
         style = ";".join(STYLES[name] for name in classes if name in STYLES)

@@ -158,7 +158,7 @@ class MarkdownTail:
         if self._splitter.mode != self.mode:
             self.mode = self._splitter.mode
             out.append(["m", self.mode])
-        tail = self._shown.of(self._splitter.tail, whole=False)
+        tail = self._shown.of(self._splitter.visible_tail, whole=False)
         out += _grow(self.sent, tail)
         self.sent = tail
         return out

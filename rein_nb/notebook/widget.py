@@ -6,6 +6,7 @@ Only this module imports a widget library. The class is made on first use, so th
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -25,7 +26,12 @@ def _assets() -> tuple[str, str]:
     folder = resources.files("rein_nb.notebook") / "static"
     script = (folder / "widget.js").read_text(encoding="utf-8")
     sheet = (folder / "widget.css").read_text(encoding="utf-8")
-    return script, f"{style_sheet()}\n{sheet}"
+    return _slim(script), f"{style_sheet()}\n{sheet}"
+
+
+def _slim(script: str) -> str:
+    """The script without its block comments and indentation: a front end is sent it once a run."""
+    return re.sub(r"\n\s*", "\n", re.sub(r"/\*\*.*?\*/", "", script, flags=re.DOTALL)).strip()
 
 
 @lru_cache(maxsize=1)

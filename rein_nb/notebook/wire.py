@@ -54,6 +54,7 @@ class Encoder:
         self._queue: list[tuple[str, str, str]] = []
         self._changed: dict[str, None] = {}
         self._sent: dict[tuple[str, str], Any] = {}
+        self._folded: set[str] = set()
         self._footer = self._status = False
 
     @property
@@ -95,6 +96,8 @@ class Encoder:
         queue, self._queue = self._queue, []
         for kind, block_id, _ in queue:
             block = self.state.by_id[block_id]
+            if kind == "add":
+                out += self._fold_thinking(block)
             if kind in ("add", "set"):
                 out.append(["a" if kind == "add" else "r", self.pane, self.prefix + block_id, self._draw(block)])
                 self._changed.pop(block_id, None)
@@ -107,6 +110,9 @@ class Encoder:
                 out += ops
                 if kind == "done":
                     out += self._finished(block)
+                    if block.kind == "thinking":
+                        title = self._renderer.thinking_title(block, len(block.text.split()))
+                        out.append(["u", self.prefix + block.id, "summary", title])
         changed, self._changed = self._changed, {}
         for block_id in changed:
             out += self._update(self.state.by_id[block_id])
@@ -125,11 +131,20 @@ class Encoder:
         tail = self._tails.get(block.id)
         return ("".join(tail.html), tail.sent, tail.mode) if tail is not None else None
 
+    def _fold_thinking(self, newer: Block) -> list[WireOp]:
+        """Thinking is over when something follows it, also on wires that do not say so."""
+        return [
+            op
+            for block in self.state.open.values()
+            if block.kind == "thinking" and block is not newer
+            for op in self._finished(block)
+        ]
+
     def _finished(self, block: Block) -> list[WireOp]:
-        if block.kind == "thinking":
-            title = self._renderer.thinking_title(block, len(block.text.split()))
-            return [["u", self.prefix + block.id, "summary", title], ["d", self.prefix + block.id, 0]]
-        return []
+        if block.kind != "thinking" or block.id in self._folded:
+            return []
+        self._folded.add(block.id)
+        return [["d", self.prefix + block.id, 0]]
 
     def _slots(self, block: Block) -> dict[str, str]:
         if block.kind == "tool" and block.tool is not None:

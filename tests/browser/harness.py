@@ -186,6 +186,7 @@ class Page:
         self.requests: list[str] = []
         self.bytes: Counter[tuple[str, str]] = Counter()
         self.frames: Counter[tuple[str, str]] = Counter()
+        self.wire_bytes = 0
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
@@ -212,6 +213,7 @@ class Page:
 
         def received(payload: str | bytes) -> None:
             channel, kind, size = frame(payload)
+            self.wire_bytes += len(payload)
             self.bytes[channel, kind] += size
             self.frames[channel, kind] += 1
 

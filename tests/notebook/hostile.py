@@ -7,7 +7,7 @@ from typing import Any
 
 from rein_nb.agent import events as ev
 from rein_nb.agent.result import ToolRun
-from rein_nb.ir import Citation, ErrorInfo, MediaPart, ServerToolPart, ToolCall, Usage, deltas
+from rein_nb.ir import Citation, ErrorInfo, MediaPart, ToolCall, Usage, deltas
 from tests.notebook.script import Script
 from tests.support import SHARED
 

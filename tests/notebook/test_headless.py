@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-nbclient = pytest.importorskip("nbclient")
-nbformat = pytest.importorskip("nbformat")
-
 from tests.browser.harness import notebook
 from tests.notebook.danger import dangers
 from tests.notebook.test_safety import _VALUE, SECRETS
 from tests.support import REPO
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
 
 SETUP = f"""
 import sys

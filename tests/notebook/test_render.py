@@ -120,7 +120,7 @@ SAFE = [
     ("snake_case_name _em_ 2*3*4", "snake_case_name *em* 2*3*4"),
     ("a < b & c > d", "a &lt; b & c > d"),
     ("`a<b`", "<code>a&lt;b</code>"),
-    ("1. a\n2. b\n   - c", "1. a\n\n2. b\n\n   - c"),
+    ("1. a\n2. b\n   - c\n\nd", "1. a\n2. b\n   - c\n\nd"),
     ("> a\n> b", "> a\n> b"),
     ("C:\\dir $x$ $5", "C:&#92;dir $x$ &#36;5"),
     ("```py\na\n```", "```py\na\n```"),

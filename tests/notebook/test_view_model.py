@@ -65,7 +65,8 @@ def test_arguments_stream_and_are_then_whole() -> None:
         texts += [op.text for op in apply(state, event) if op.kind == "text"]
     assert "".join(texts) == '{"a": 1, "b": 2}'
     tool = state.blocks[0].tool
-    assert tool is not None and tool.state == "ready" and tool.call == done.tool_calls[0]
+    assert tool is not None
+    assert (tool.state, tool.call) == ("ready", done.tool_calls[0])
 
 
 def test_C011_a_truncated_call_is_shown_as_never_run() -> None:
@@ -74,7 +75,8 @@ def test_C011_a_truncated_call_is_shown_as_never_run() -> None:
     script.end("length")
     state = state_of(script.events)
     tool = state.blocks[0].tool
-    assert tool is not None and tool.state == "incomplete"
+    assert tool is not None
+    assert tool.state == "incomplete"
     assert "arguments incomplete, not run" in plain_transcript(state)
     assert "raise max_tokens" in plain_transcript(state)
 

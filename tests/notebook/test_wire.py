@@ -169,3 +169,18 @@ def test_thinking_folds_when_it_is_done() -> None:
     assert 'open=""' in next(op for op in sent if op[0] == "a")[3]
     assert ["d", "0-b0", 0] in sent
     assert ["u", "0-b0", "summary", "Thinking · 2 words"] in sent
+
+
+def test_thinking_folds_when_an_answer_follows_on_a_wire_that_does_not_end_it() -> None:
+    script = Script()
+    script.turn(deltas.Thinking("hm hm"), deltas.Text("yes"), deltas.Text(" and more"))
+    state = ViewState()
+    encoder = Encoder(state)
+    folded_at = None
+    for number, event in enumerate(script.events):
+        encoder.take(apply(state, event))
+        if ["d", "0-b0", 0] in encoder.flush([]):
+            assert folded_at is None
+            folded_at = number
+    assert folded_at is not None
+    assert folded_at < len(script.events) - 4

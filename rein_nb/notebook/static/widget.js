@@ -237,6 +237,10 @@ class Sheet {
     const busy = all.some((one) => one === "waiting" || one === "running");
     this.root.dataset.status = busy ? "running" : status;
     const said = this.root.querySelector('[data-role="words"]');
+    const stops = this.root.querySelectorAll('[data-act="stopcolumn"]');
+    stops.forEach((stop, column) => {
+      /** @type {HTMLElement} */ (stop).hidden = !all.some((one, at) => at % stops.length === column && (one === "waiting" || one === "running"));
+    });
     if (said) said.textContent = all.length > 1 ? `${all.filter((one) => one !== "waiting" && one !== "running").length} of ${all.length} done` : words;
   }
 
@@ -309,7 +313,7 @@ class Store {
           return;
         }
       }
-      if (sheet !== this.own) sheet.dress();
+      if (sheet !== this.own && ops.some((op) => typeof op !== "string" && "abrSu".includes(op[0]))) sheet.dress();
       stay();
     }
     this.announce(ops);
@@ -354,6 +358,9 @@ class Store {
   }
 }
 
+/** @type {WeakMap<HTMLElement, HTMLElement>} */
+const scrollers = new WeakMap();
+
 /**
  * Keeps the bottom of the transcript in sight, if it was in sight. Call before a change; call the result after it.
  * @param {HTMLElement} root
@@ -361,17 +368,22 @@ class Store {
  */
 function follow(root) {
   if (!root.isConnected) return () => {};
-  /** @type {HTMLElement | null} */
-  let scroller = root.parentElement;
-  while (scroller && !(/(auto|scroll)/.test(getComputedStyle(scroller).overflowY) && scroller.scrollHeight > scroller.clientHeight)) scroller = scroller.parentElement;
-  if (!scroller) return () => {};
-  const host = scroller;
-  const edge = host.getBoundingClientRect().bottom;
+  let host = scrollers.get(root);
+  if (!host || !host.isConnected) {
+    /** @type {HTMLElement | null} */
+    let parent = root.parentElement;
+    while (parent && !/(auto|scroll)/.test(getComputedStyle(parent).overflowY)) parent = parent.parentElement;
+    if (!parent) return () => {};
+    host = parent;
+    scrollers.set(root, host);
+  }
+  const scroller = host;
+  const edge = scroller.getBoundingClientRect().bottom;
   const before = root.getBoundingClientRect().bottom;
-  if (before > edge + NEAR_BOTTOM_PX || before < host.getBoundingClientRect().top) return () => {};
+  if (before > edge + NEAR_BOTTOM_PX || before < scroller.getBoundingClientRect().top) return () => {};
   return () => {
     const over = root.getBoundingClientRect().bottom - edge;
-    if (over > 0) host.scrollTop += over + 8;
+    if (over > 0) scroller.scrollTop += over + 8;
   };
 }
 
