@@ -158,11 +158,10 @@ def _usage(console: Console, comparison: Comparison, run: AgentResult) -> None:
 
     console.print("\nThe usage frame", style="bold")
     usage = frame("usage", [comparison, run])
-    usage["model"] = usage["provider"] + "/" + usage["model"]
-    columns = ("model", "turn", "input_tokens", "cache_read_tokens", "output_tokens", "total_tokens", "cost_usd")
-    table = Table(box=None)
+    columns = ("provider", "turn", "input_tokens", "cache_read_tokens", "output_tokens", "cost_usd")
+    table = Table(box=None, pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="left" if name == "model" else "right")
+        table.add_column(name, justify="left" if name == "provider" else "right", no_wrap=True)
     for row in usage[list(columns)].astype(object).where(usage[list(columns)].notna(), "-").itertuples(index=False):
         table.add_row(*(safe(str(value)) for value in row))
     console.print(table)

@@ -87,7 +87,8 @@ def execute(name: str, folder: Path, tell: Callable[[str], None]) -> tuple[Path,
         timeout=TIMEOUT_S,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
-        on_cell_start=started,
+        on_cell_execute=started,
+        extra_arguments=["--log-level=ERROR"],
     )
     try:
         client.execute()
