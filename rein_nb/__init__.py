@@ -296,7 +296,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(home)
     value = module if home.endswith("." + name) else getattr(module, name)
-    # `compare` and `llm` are both a room and a name in it: the name wins.
+    # `compare` is both a room and a function in it; the room can be called like the function.
     globals()[name] = value
     return value
 

@@ -518,6 +518,7 @@ class Accumulator:
     def _terminal(self, reason: FinishReason, native: str | None, error: ErrorInfo | None) -> StreamEvent:
         completion = self._build(reason, native, error)
         self._completion = self._finalize(completion) if self._finalize is not None else completion
+        self._finalize = None  # a kept event must not keep alive what the callback is bound to
         self._state = "failed" if error is not None else "done"
         event = StreamDone if error is None else StreamError
         return event(self, *self._position(), self._completion)

@@ -4,6 +4,7 @@ May import: everything up to `agent`. May not know: notebooks, pandas.
 """
 
 from rein_nb.testing.scripted import ScriptedProvider
+from rein_nb.testing.server import RecordingServer, serve_recording
 from rein_nb.testing.validate import Violation, validate_transcript
 
-__all__ = ["ScriptedProvider", "Violation", "validate_transcript"]
+__all__ = ["RecordingServer", "ScriptedProvider", "Violation", "serve_recording", "validate_transcript"]
