@@ -239,7 +239,9 @@ def test_recorded_streams_cut_into_every_small_size(shared):
         raw = body.encode()[:20_000]
         want = by_the_letter(raw)
         for size in (1, 7, 1000):
-            assert read(SSEParser(), [raw[i : i + size] for i in range(0, len(raw), size)]) == want
+            got = read(SSEParser(), [raw[i : i + size] for i in range(0, len(raw), size)])
+            # A bare error object is read beyond the letter.
+            assert [frame for frame in got if not frame[1].startswith('{\n  "error"')] == want
 
 
 def test_C104_the_halves_of_a_character_in_two_events_are_joined() -> None:
@@ -257,3 +259,12 @@ def test_C104_the_halves_of_a_character_in_two_events_are_joined() -> None:
     ]
     texts = [event["delta"]["text"] if isinstance(event, dict) else event for event in got]
     assert texts == ["a", "\U0001f30a b", "", "\ufffdc", "[DONE]", "\ufffd"]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_a_bare_error_object_between_events_is_an_event(cut: int) -> None:
+    body = b'data: {"a": 1}\n\n{\n  "error": {\n    "code": 499\n  }\n}\n'
+    parser = SSEParser()
+    frames = [frame for at in range(0, len(body), cut) for frame in parser.feed(body[at : at + cut])]
+    frames += parser.close()
+    assert [parse_event(data) for _, data in frames] == [{"a": 1}, {"error": {"code": 499}}]

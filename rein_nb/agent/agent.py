@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rein_nb import aio
 from rein_nb.agent.approvals import Policy, check_policy
@@ -24,6 +25,9 @@ from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
 from rein_nb.llm import LLM, as_messages, as_options
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, Toolset
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Prompt: TypeAlias = str | Message | Sequence[str | TextPart | MediaPart | Message]
 """What a run starts with: text, a message, or a list of texts and media (one message) or of messages."""
@@ -73,6 +77,8 @@ class Agent:
         A name for comparisons and sub-agents.
     on_event
         Called with every event of every run, in the run's thread.
+    session
+        Where runs are saved as they go on: a `Session`, whose conversation the agent takes over.
     options
         Options of every model call: ``temperature=``, ``max_output_tokens=``...
 
@@ -111,6 +117,7 @@ class Agent:
         fallback: Any = (),
         label: str = "",
         on_event: Any = (),
+        session: Any = None,
         **options: Any,
     ) -> None:
         given = {
@@ -127,7 +134,12 @@ class Agent:
         self._meter = Meter()
         self._always_allowed: set[str] = set()
         self._live: dict[RunState, asyncio.Task[AgentResult]] = {}
+        self._results: list[AgentResult] = []
         self.messages = messages
+        if session is not None:
+            if not callable(getattr(session, "attach", None)):
+                raise InvalidRequest(f"session must be a rein_nb.Session, not {type(session).__name__}")
+            session.attach(self)
 
     # -- what it is -------------------------------------------------------------------------------
 
@@ -164,12 +176,23 @@ class Agent:
             self._compaction = Compaction()
             self._meter = Meter()
 
+    @property
+    def results(self) -> list[AgentResult]:
+        """The results of the runs so far, in the order in which they ended; `reset` forgets them too."""
+        return list(self._results)
+
+    def to_frame(self, kind: str = "turns") -> pd.DataFrame:
+        """One of the tidy frames over all runs so far: ``runs``, ``turns``, ``messages``, ``parts``, ``tool_calls`` or ``usage``."""
+        frame: pd.DataFrame = import_module("rein_nb.frames").frame(kind, self.results)
+        return frame
+
     def __repr__(self) -> str:
         return f"Agent({self.label}, tools={self.tools.names}, messages={len(self._messages)})"
 
     def reset(self) -> None:
-        """Forget the conversation."""
+        """Forget the conversation, and the results of its runs."""
         self.messages = None
+        self._results = []
 
     def fork(self, **changes: Any) -> Agent:
         """An agent of its own with the same setup and conversation, some of it changed: ``agent.fork(llm="openai/...")``."""
@@ -178,6 +201,7 @@ class Agent:
         copy._lock = threading.Lock()
         copy._always_allowed = set(self._always_allowed)
         copy._live = {}
+        copy._results = []
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
@@ -286,7 +310,9 @@ class Agent:
         assert task is not None
         self._live[run] = task
         try:
-            return await run_loop(run)
+            result = await run_loop(run)
+            self._results.append(result)
+            return result
         finally:
             del self._live[run]
             self._take_over(run)

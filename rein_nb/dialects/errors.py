@@ -38,7 +38,7 @@ STATUS_KINDS: dict[int, ErrorKind] = {
     425: "overloaded",
     429: "rate_limited",
     498: "overloaded",  # Groq: flex tier at capacity
-    499: "cancelled",
+    499: "server_error",
     503: "overloaded",
     529: "overloaded",  # Anthropic, and others after it
 }

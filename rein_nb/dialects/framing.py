@@ -5,8 +5,9 @@ None, data)`` pairs; what is incomplete waits for the next `feed`. A feed costs 
 
 SSE follows the WHATWG standard, section 9.2.6 (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream):
 lines end with LF, CR or CRLF, a leading byte order mark is dropped, one space after the colon is dropped, a line that starts with a
-colon is a comment, and an event without a data line is no event. It departs from the standard in one point: an event that the
-end of the stream finds without its closing blank line is kept, since several servers leave that line out at the end.
+colon is a comment, and an event without a data line is no event. It departs from the standard in two points: an event that the
+end of the stream finds without its closing blank line is kept, since several servers leave that line out at the end; and a bare JSON
+object between two events is one too, since Google reports an error in mid-stream so.
 """
 
 from __future__ import annotations
@@ -186,6 +187,9 @@ def _events(text: str) -> list[Frame]:
 
 def _by_lines(block: str, out: list[Frame]) -> None:
     """The standard's own procedure, for the lines of one event (and blank lines around it)."""
+    if block.lstrip()[:1] == "{" and isinstance(parse_event(block), dict):
+        out.append((None, block.strip()))
+        return
     event = ""
     data: list[str] = []
     for line in (*block.split("\n"), ""):

@@ -188,6 +188,12 @@ class Accumulator:
             return _NONE
         head = self.start()
         self._retries = max(self._retries, attempt)
+        if self._usage.raw or self._usage.total_tokens is not None:
+            # What a failed attempt reported is not this response's usage, and is not lost either.
+            spent = self._extra.get("rein_nb", {}).get("failed_attempts", [])
+            failed = [*spent, self._usage.model_dump(mode="json", exclude_defaults=True)]
+            self._extra = merge_extra(self._extra, {"rein_nb": {"failed_attempts": failed}})
+            self._usage = Usage()
         self._finish = None
         self._fault = None
         return (*head, StreamRetry(self, 0, 0, attempt, wait_s, error))

@@ -28,6 +28,8 @@ from rein_nb.ir import (
     ToolCallDone,
     ToolCallStart,
     Usage,
+)
+from rein_nb.ir import (
     deltas as d,
 )
 from rein_nb.stream import Accumulator
