@@ -172,9 +172,9 @@ def _result(
     printed = captured.text
     if printed:
         content.append(TextPart(text=printed if printed.endswith("\n") or not (shown or failure) else printed + "\n"))
-    content.extend(shown)
-    # A figure that is also the last value is shown once.
-    content.extend(media for media in captured.media if all(media != part for part in shown))
+    # A figure that is also the last value is shown once, among the figures.
+    content.extend(part for part in shown if part not in captured.media)
+    content.extend(captured.media)
     details: dict[str, Any] = {
         "output": printed,
         "value": "".join(p.text for p in shown if isinstance(p, TextPart)) or None,

@@ -1,0 +1,321 @@
+"""`MCPServer`: a server's tools as a toolset that lives as long as the connection, and follows the server's changes."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from rein_nb import aio
+from rein_nb.ir import InvalidRequest, ReinError, ToolResult, ToolSpec, redact
+from rein_nb.ir.redaction import REDACTOR
+from rein_nb.tools.context import ToolContext
+from rein_nb.tools.mcp.connection import Address, Connection, Unreachable, describe, means_lost
+from rein_nb.tools.mcp.naming import tool_names
+from rein_nb.tools.mcp.results import to_tool_result
+from rein_nb.tools.tool import NeedsApproval, Tool
+from rein_nb.tools.toolset import Toolset
+
+T = TypeVar("T")
+
+
+class MCPError(ReinError):
+    """A server cannot be used: not reachable, not entered, or the ``mcp`` package is missing."""
+
+
+class MCPServer:
+    """A connection to an MCP server, over stdio or streamable HTTP.
+
+    Parameters
+    ----------
+    command
+        Program and arguments of a server that is started and spoken to over stdio; a string is split as a shell would.
+    url
+        Address of a server that runs already (streamable HTTP). Exactly one of `command` and `url` is given.
+    env, cwd
+        For `command`: further environment variables, and the folder. The server does not inherit this process's environment, only what
+        programs need to run (``PATH``, ``HOME``...).
+    headers
+        For `url`: further HTTP headers, for example ``{"Authorization": "Bearer ..."}``. They are kept out of every message.
+    name
+        For messages and results; the server's own name by default.
+    timeout_s
+        Seconds that one call may take; None for no limit.
+    connect_timeout_s
+        Seconds until the server must have answered, also when it is connected anew.
+
+    Raises
+    ------
+    InvalidRequest
+        When not exactly one of `command` and `url` is given, or an option belongs to the other.
+
+    Examples
+    --------
+    ::
+
+        async with MCPServer(["uvx", "mcp-server-git"]) as server:
+            agent = Agent("anthropic/claude-...", tools=server.toolset(prefix="git_"))
+            await agent.arun("What changed last?")
+
+    ``with`` does the same for synchronous code. A connection that was lost is made anew at the next call; what cannot be done is a
+    result with an error, for the model to read.
+    """
+
+    def __init__(
+        self,
+        command: str | Sequence[str] | None = None,
+        *,
+        url: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+        timeout_s: float | None = 120.0,
+        connect_timeout_s: float = 30.0,
+    ) -> None:
+        if (command is None) == (url is None):
+            raise InvalidRequest("an MCP server is given by exactly one of command= and url=")
+        if url is not None and (env is not None or cwd is not None):
+            raise InvalidRequest("env= and cwd= are for a server that is started by command=")
+        if command is not None and headers is not None:
+            raise InvalidRequest("headers= are for a server that is reached by url=")
+        words = shlex.split(command) if isinstance(command, str) else command
+        if words is not None and not words:
+            raise InvalidRequest("command= is empty; give the program and its arguments")
+        for secret in (headers or {}).values():
+            REDACTOR.register(secret.removeprefix("Bearer ").strip())
+        self._address = Address(command=words, url=url, env=env, cwd=cwd, headers=dict(headers or {}))
+        self._name = name
+        self.timeout_s = timeout_s
+        self.connect_timeout_s = connect_timeout_s
+        self._connection: Connection | None = None
+        self._entered = False
+        self._lock: asyncio.Lock | None = None
+        self._listed: list[Any] = []
+        self._views: list[_View] = []
+        self._views_lock = threading.Lock()
+        self.server_name: str | None = None
+        self.instructions: str | None = None
+
+    def __repr__(self) -> str:
+        state = "connected" if self._connection is not None and self._connection.usable else "not connected"
+        return f"MCPServer({self._address.shown!r}, {state}, {len(self._listed)} tools)"
+
+    @property
+    def name(self) -> str:
+        """The name it goes by in messages."""
+        return self._name or self.server_name or self._address.shown
+
+    # -- connecting -------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> MCPServer:
+        await _at_home(self._enter())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _at_home(self._leave())
+
+    def __enter__(self) -> MCPServer:
+        aio.run_sync(self._enter())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        aio.run_sync(self._leave())
+
+    async def _enter(self) -> None:
+        try:
+            import mcp  # noqa: F401
+        except ImportError as missing:
+            raise MCPError("MCP servers need the mcp package: pip install 'rein-nb[mcp]'") from missing
+        if self._entered:
+            raise MCPError(f"the MCP server {self.name} is entered already")
+        self._lock = asyncio.Lock()
+        self._entered = True
+        try:
+            await self._connected()
+        except BaseException as exc:
+            self._entered = False
+            if isinstance(exc, Unreachable):
+                raise MCPError(f"the MCP server {self.name} cannot be reached: {exc}") from exc
+            raise
+
+    async def _leave(self) -> None:
+        self._entered = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self) -> Connection:
+        """A connection that can be used; a lost one is made anew. On the home loop only."""
+        assert self._lock is not None
+        async with self._lock:
+            if not self._entered:
+                raise Unreachable("it was closed; use it inside its with block")
+            if self._connection is not None and self._connection.usable:
+                return self._connection
+            if self._connection is not None:
+                await self._connection.close()
+            connection = Connection(self._address, self._take, self.connect_timeout_s)
+            await connection.open()
+            self._connection = connection
+            info = connection.client.server_info
+            self.server_name = info.name if info is not None else None
+            self.instructions = connection.client.instructions
+            return connection
+
+    # -- tools ------------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools' own names, as the server lists them."""
+        return [found.name for found in self._listed]
+
+    def toolset(self, prefix: str = "", *, approve: NeedsApproval = False) -> Toolset:
+        """The server's tools, live: what the server adds or takes away later is seen at the next turn.
+
+        Parameters
+        ----------
+        prefix
+            Before every name, to keep servers apart.
+        approve
+            Whether calls need an approval: True, False, or a function of the arguments.
+
+        Raises
+        ------
+        MCPError
+            When the server was not entered.
+        """
+        if not self._entered:
+            raise MCPError("use the server inside its block: async with MCPServer(...) as server: server.toolset()")
+        view = _View(self, prefix, approve)
+        with self._views_lock:
+            self._views.append(view)
+            view.update(self._listed)
+        return view.toolset
+
+    async def _take(self, listed: list[Any]) -> None:
+        with self._views_lock:
+            self._listed = listed
+            for view in self._views:
+                view.update(listed)
+
+    async def refresh(self) -> None:
+        """Read the list of tools again; for servers that do not tell of changes.
+
+        Raises
+        ------
+        MCPError
+            When the server cannot be reached.
+        """
+
+        async def again() -> None:
+            from rein_nb.tools.mcp.connection import list_tools
+
+            await self._take(await list_tools((await self._connected()).client))
+
+        try:
+            await _at_home(again())
+        except Unreachable as exc:
+            raise MCPError(f"the MCP server {self.name} cannot be reached: {exc}") from exc
+
+    async def call(self, tool: str, arguments: dict[str, Any], ctx: ToolContext[Any]) -> ToolResult:
+        """Call one tool by the server's own name for it; from any loop. What goes wrong is a result with an error."""
+        return await _at_home(self._call(tool, arguments, ctx))
+
+    async def _call(self, tool: str, arguments: dict[str, Any], ctx: ToolContext[Any]) -> ToolResult:
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            words = message or (f"{done:g} of {total:g}" if total else f"{done:g}")
+            ctx.progress(words, min(1.0, max(0.0, done / total)) if total else None)
+
+        try:
+            connection = await self._connected()
+        except Unreachable as exc:
+            return self._failed(
+                ctx, tool, f"The MCP server {self.name} cannot be reached: {exc}. The tool was not called.", False
+            )
+        try:
+            answer = await connection.client.call_tool(tool, arguments, progress_callback=progress)
+        except Exception as exc:
+            if connection.usable and not means_lost(exc):
+                return self._failed(
+                    ctx, tool, f"The call failed at the MCP server {self.name}: {redact(describe(exc))}", True
+                )
+            connection.lost = connection.lost or describe(exc)
+            text = (
+                f"The connection to the MCP server {self.name} was lost during the call ({redact(describe(exc))}). "
+                "The tool may have taken effect; the next call connects anew."
+            )
+            return self._failed(ctx, tool, text, True)
+        return to_tool_result(ctx.call, answer, self.name, tool)
+
+    def _failed(self, ctx: ToolContext[Any], tool: str, text: str, started: bool) -> ToolResult:
+        details = {"server": self.name, "tool": tool, "started": started}
+        return ToolResult(tool_call_id=ctx.call.id, content=text, details=details, is_error=True)
+
+
+class _View:
+    """One toolset of a server, kept like the server's list."""
+
+    def __init__(self, server: MCPServer, prefix: str, approve: NeedsApproval) -> None:
+        self._server = server
+        self._prefix = prefix
+        self._approve = approve
+        self.toolset = Toolset()
+
+    def update(self, listed: list[Any]) -> None:
+        names = tool_names([found.name for found in listed], self._prefix)
+        wanted = {tool.name: tool for found in listed if (tool := self._tool(found, names[found.name])) is not None}
+        for tool in list(self.toolset):
+            new = wanted.get(tool.name)
+            if new is None or new.spec() != tool.spec():
+                self.toolset.remove(tool.name)
+            else:
+                del wanted[tool.name]
+        for tool in wanted.values():
+            self.toolset.add(tool)
+
+    def _tool(self, found: Any, name: str) -> Tool | None:
+        try:
+            return MCPTool(self._server, found, name, self._approve)
+        except ValueError:  # its schema describes no object: no provider would take it
+            return None
+
+
+class MCPTool(Tool):
+    """A tool of an MCP server. Its schema is the server's own, which also checks the arguments."""
+
+    def __init__(self, server: MCPServer, found: Any, name: str, approve: NeedsApproval) -> None:
+        own_name = found.name
+
+        async def forward(rein_nb_context: ToolContext[Any], **arguments: Any) -> ToolResult:
+            return await server.call(own_name, arguments, rein_nb_context)
+
+        description = found.description or getattr(found, "title", None) or ""
+        super().__init__(
+            forward, name=name, description=description, timeout_s=server.timeout_s, requires_approval=approve
+        )
+        self.own_name: str = own_name
+        self.own_schema: dict[str, Any] = found.input_schema
+        self.spec()
+
+    def spec(self) -> ToolSpec:
+        """The tool as a model sees it, with the server's schema unchanged."""
+        spec = self._spec
+        if spec is None:
+            spec = self._spec = ToolSpec(
+                name=self.name, description=self.description, parameters=self.own_schema, strict=self.strict
+            )
+        return spec
+
+
+def _at_home(coro: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """Run a coroutine on rein_nb's own loop, whatever loop the caller is on."""
+    return coro if aio.in_background_loop() else aio.wait_in_slices(aio.submit(coro))
