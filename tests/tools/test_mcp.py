@@ -252,7 +252,7 @@ async def test_the_server_process_ends_with_its_block_and_leaves_nothing(tmp_pat
 
 
 def running(mark: str) -> bool:
-    return mark in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return mark in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 async def _tasks_at_home() -> list[str]:

@@ -163,12 +163,33 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + TERMINATE_S
     while time.monotonic() < end:
         child.poll()
-        if not _signal(child, 0):
+        if not _group_lives(child):
             break
         time.sleep(0.01)
     else:
         _signal(child, signal.SIGKILL)
     child.wait()
+
+
+def _group_lives(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a process of the group still runs. One that only waits to be reaped by somebody else (a zombie) does not."""
+    if not _signal(child, 0):
+        return False
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    group = str(child.pid)
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                # pid (name) state parent group ...; the name may hold anything, also parentheses.
+                state, _, its_group = file.read().rpartition(")")[2].split()[:3]
+        except OSError:  # gone meanwhile
+            continue
+        if its_group == group and state not in "ZX":
+            return True
+    return False
 
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> bool:
