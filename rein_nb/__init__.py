@@ -6,6 +6,7 @@ no widget library.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -299,6 +300,30 @@ def __getattr__(name: str) -> Any:
     # `compare` is both a room and a function in it; the room can be called like the function.
     globals()[name] = value
     return value
+
+
+def _show_in_cells() -> None:
+    """Have results show themselves as transcripts when they are a cell's last value. Costs nothing outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return
+
+    def bundle(obj: Any, include: Any = None, exclude: Any = None) -> Any:
+        return import_module("rein_nb.notebook").mimebundle(obj, include, exclude)
+
+    for module, name in (
+        ("rein_nb.agent.result", "AgentResult"),
+        ("rein_nb.agent.agent", "Agent"),
+        ("rein_nb.ir.completion", "Completion"),
+        ("rein_nb.ir.messages", "Message"),
+        ("rein_nb.store.session", "Session"),
+        ("rein_nb.compare.comparison", "Comparison"),
+    ):
+        shell.display_formatter.mimebundle_formatter.for_type_by_name(module, name, bundle)
+
+
+_show_in_cells()
 
 
 def __dir__() -> list[str]:

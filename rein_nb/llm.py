@@ -300,6 +300,7 @@ class LLM:
             retry=self._retry(),
             timeouts=self.config.timeouts,
             finalize=self._price,
+            prepare=getattr(provider, "prepare", None),
         )
 
     def _retry(self) -> RetryPolicy:

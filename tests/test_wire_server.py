@@ -14,7 +14,10 @@ SSE = 'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: [DONE]\n\n'
 
 
 def exchange(body, **response):
-    return {"request": {"method": "POST", "path": "/x"}, "response": {"status": 200, "headers": {}, "body": body, **response}}
+    return {
+        "request": {"method": "POST", "path": "/x"},
+        "response": {"status": 200, "headers": {}, "body": body, **response},
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,12 @@ async def test_answers_arrive_in_order_whatever_the_framing(framing, gzip):
     assert (second.status_code, second.json(), second.headers["retry-after"]) == (429, {"b": "\u6d77"}, "3")
     assert second.headers["content-type"] == "application/json"
     request = server.requests[0]
-    assert (request.method, request.path, request.query, request.json) == ("POST", "/v1/x", {"q": "1"}, {"hello": "\u4e16"})
+    assert (request.method, request.path, request.query, request.json) == (
+        "POST",
+        "/v1/x",
+        {"q": "1"},
+        {"hello": "\u4e16"},
+    )
     assert request.headers["x-test"] == "y"
     assert server.disconnects == 0
     server.assert_all_served()
@@ -69,7 +77,10 @@ async def test_pieces_come_one_by_one_with_their_delay():
 
 async def test_connections_are_used_again_unless_told_otherwise():
     for keep_alive, connections in ((True, 1), (False, 3)):
-        async with serve_recording(exchange("{}"), repeat=True, keep_alive=keep_alive) as server, httpx2.AsyncClient() as client:
+        async with (
+            serve_recording(exchange("{}"), repeat=True, keep_alive=keep_alive) as server,
+            httpx2.AsyncClient() as client,
+        ):
             for _ in range(3):
                 await client.post(server.base_url)
             assert server.connections == connections
@@ -86,7 +97,10 @@ async def test_a_client_that_goes_early_is_seen():
 
 
 async def test_dropped_connections_break_off():
-    async with serve_recording(exchange(SSE), cuts="events", drop_after=2, repeat=True) as server, httpx2.AsyncClient() as client:
+    async with (
+        serve_recording(exchange(SSE), cuts="events", drop_after=2, repeat=True) as server,
+        httpx2.AsyncClient() as client,
+    ):
         with pytest.raises(httpx2.HTTPError):
             await client.post(server.base_url)
         assert server.requests[0].pieces_sent == 2
@@ -96,7 +110,10 @@ async def test_dropped_connections_break_off():
 
 
 async def test_no_answer_at_all():
-    async with serve_recording(exchange(SSE), hang_after="request") as server, httpx2.AsyncClient(timeout=0.1) as client:
+    async with (
+        serve_recording(exchange(SSE), hang_after="request") as server,
+        httpx2.AsyncClient(timeout=0.1) as client,
+    ):
         with pytest.raises(httpx2.ReadTimeout):
             await client.post(server.base_url)
         assert await server.wait_for_disconnects(1)

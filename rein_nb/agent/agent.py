@@ -217,7 +217,9 @@ class Agent:
 
     def remove_listener(self, listener: Listener) -> None:
         """Take a listener off, from the next run on."""
-        self._setup = replace(self._setup, on_event=tuple(found for found in self._setup.on_event if found is not listener))
+        self._setup = replace(
+            self._setup, on_event=tuple(found for found in self._setup.on_event if found is not listener)
+        )
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -294,7 +296,13 @@ class Agent:
         if not started and not history:
             raise InvalidRequest("there is nothing to answer: give a prompt")
         run = RunState(
-            setup, history, started, compaction=compaction, meter=meter, signal=signal, always_allowed=self._always_allowed,
+            setup,
+            history,
+            started,
+            compaction=compaction,
+            meter=meter,
+            signal=signal,
+            always_allowed=self._always_allowed,
             watched=watched,
         )
         if setup.output_type is not None:

@@ -19,6 +19,7 @@ from rein_nb.agent.events import (
     ToolExecutionUpdate,
 )
 from rein_nb.agent.result import ToolRun
+from rein_nb.dialects.schema import without_filled_nulls
 from rein_nb.ir import Completion, ToolCall, ToolResult
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
 from rein_nb.tools.execute import run_guarded
@@ -68,7 +69,9 @@ def _not_runnable(call: ToolCall, completion: Completion) -> ToolResult:
     if call.error or not call.name:
         return outcomes.malformed_call(call)
     if completion.finish_reason == "length":
-        return outcomes.unfinished_turn(call, "the answer was cut off by its token limit, so the call may be incomplete")
+        return outcomes.unfinished_turn(
+            call, "the answer was cut off by its token limit, so the call may be incomplete"
+        )
     if completion.error is not None:
         return outcomes.unfinished_turn(call, f"the answer ended in an error ({completion.error.kind})")
     return outcomes.unfinished_turn(call, f"the answer ended with {completion.finish_reason!r}")
@@ -132,6 +135,7 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
             if renamed is None:
                 return await _answered(run, checked, outcomes.unknown_tool(checked, run.tools.names))
             tool = renamed
+        checked = _without_filled_nulls(run, checked, tool)
         ctx.call = checked
         run.tool_calls += 1
         run.emit(ToolExecutionStart(call=checked))
@@ -151,6 +155,24 @@ def _ended(run: RunState, call: ToolCall, result: ToolResult, outcome: Outcome) 
     return ToolRun.model_construct(
         call=call, result=result, started_at=outcome.started_at, duration_s=outcome.duration_s
     )
+
+
+def _without_filled_nulls(run: RunState, call: ToolCall, tool: Tool) -> ToolCall:
+    """The call without the nulls that strict mode makes a model write for optional parameters that it leaves out."""
+    if not _has_null(call.arguments) or tool.strict is False:
+        return call
+    find = getattr(run.llm, "target", None)
+    target = find() if find is not None else None
+    if target is None or not target.quirks.strict_tools:
+        return call
+    arguments = without_filled_nulls(call.arguments, tool.spec().parameters)
+    return call if arguments == call.arguments else call.model_copy(update={"arguments": arguments})
+
+
+def _has_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(item is None or _has_null(item) for item in value.values())
+    return isinstance(value, list) and any(item is None or _has_null(item) for item in value)
 
 
 async def _checked(

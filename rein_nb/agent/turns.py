@@ -233,6 +233,8 @@ async def _summary(run: RunState, older: list[Message]) -> str:
     if completion is not None:
         run.add_usage(completion.usage)
     if completion is None or completion.error is not None or not completion.text:
-        run.emit(Notice(kind="warning", message="no summary could be made; the older messages are left out without one"))
+        run.emit(
+            Notice(kind="warning", message="no summary could be made; the older messages are left out without one")
+        )
         return "(no summary could be made)"
     return completion.text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from rein_nb.agent.events import AgentEvent
@@ -52,5 +54,15 @@ def set_factory(factory: Factory | None) -> Factory | None:
 
 
 def open_display(labels: Sequence[str], prompts: Sequence[str], stops: Stops) -> Display | None:
-    """A display by the registered factory; None when there is none."""
-    return None if _factory is None else _factory(labels, prompts, stops)
+    """A display by the registered factory; in a cell, the notebook's own when none is registered; else None."""
+    factory = _factory
+    if factory is None and _in_a_cell():
+        # By name, since this room stands above the notebook's.
+        factory = import_module("rein_nb.notebook").live_grid
+    return None if factory is None else factory(labels, prompts, stops)
+
+
+def _in_a_cell() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and getattr(shell, "kernel", None) is not None

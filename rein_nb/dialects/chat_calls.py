@@ -128,7 +128,9 @@ class CallTracker:
         function = fragment.get("function")
         custom = fragment.get("custom")
         function = function if isinstance(function, dict) else {}
-        is_custom = isinstance(custom, dict) and bool(custom.get("name") or custom.get("input")) and not function.get("name")
+        is_custom = (
+            isinstance(custom, dict) and bool(custom.get("name") or custom.get("input")) and not function.get("name")
+        )
         body = custom if is_custom else function
         assert isinstance(body, dict)
         id, name = _text(fragment.get("id")), _text(body.get("name"))
@@ -188,7 +190,9 @@ class CallTracker:
             return
         if call.custom:
             # Free text: carried as {"input": text}, escaped piece by piece, so that it streams and is JSON at the end.
-            piece = json.dumps(arguments if isinstance(arguments, str) else json.dumps(arguments), ensure_ascii=False)[1:-1]
+            piece = json.dumps(arguments if isinstance(arguments, str) else json.dumps(arguments), ensure_ascii=False)[
+                1:-1
+            ]
             out.append(d.ToolArgs(piece if call.last else '{"input": "' + piece, call.part))
             call.last = '"'
         elif isinstance(arguments, str):

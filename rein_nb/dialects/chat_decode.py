@@ -141,7 +141,11 @@ class ChatDecoder:
         self._learned += 1
         if self._learned > _MAX_SHAPES:
             return
-        if state.index != 0 or (state.tags is not None and not state.tags.settled) or (state.lists and state.last != "text"):
+        if (
+            state.index != 0
+            or (state.tags is not None and not state.tags.settled)
+            or (state.lists and state.last != "text")
+        ):
             return
         outer = [name for name in data if name != "choices" and name not in PADDING]
         inner = [name for name in choice if name != "delta"]
@@ -265,9 +269,7 @@ class ChatDecoder:
         n = index if type(index) is int and index >= 0 else position
         state = self._choices.get(n)
         if state is None:
-            state = self._choices[n] = ChoiceState(
-                n, self._namespace, self._target.quirks.think_tags, self._names
-            )
+            state = self._choices[n] = ChoiceState(n, self._namespace, self._target.quirks.think_tags, self._names)
         return state
 
     def _choice(
@@ -305,9 +307,7 @@ class ChatDecoder:
             state.seen.update(news)
             self._reader.facts(state, news, out)
 
-    def _finish(
-        self, state: ChoiceState, native: str, data: dict[str, Any], out: list[d.Delta]
-    ) -> ErrorInfo | None:
+    def _finish(self, state: ChoiceState, native: str, data: dict[str, Any], out: list[d.Delta]) -> ErrorInfo | None:
         state.finish = native
         if state.index != 0:
             self._reader.facts(state, {"finish_reason": native}, out)
@@ -353,6 +353,7 @@ class ChatDecoder:
             # Perplexity and xAI name their sources beside the choices.
             self._reader.sources(first, self._seen.get("search_results") or self._seen.get("citations"), out)
         return out
+
 
 def _audio_mime(call: WireCall | None) -> str | None:
     audio = call.body.get("audio") if call is not None else None

@@ -10,6 +10,7 @@ from rein_nb.dialects.chat_history import ChatMessages, own_extra
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.schema import for_openai
 from rein_nb.ir import (
+    InvalidRequest,
     Options,
     OutputFormat,
     Request,
@@ -21,6 +22,7 @@ from rein_nb.ir.base import JSON, clean_json
 
 PLAIN_OPTIONS = ("temperature", "top_p", "stop", "frequency_penalty", "presence_penalty")
 """Options that go by the same name on the wire."""
+
 
 def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     """The wire request. See `Codec.encode`."""
@@ -38,7 +40,10 @@ def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     for namespace in dict.fromkeys((target.dialect, target.provider)):
         merge_body(body, request.options.extensions.get(namespace, {}))
     # The history is clean of unpaired surrogates since the hand-off; walking it once more would cost the most in long loops.
-    body = {"model": target.model, "messages": ChatMessages(handed.messages, target, warnings).encode(), **clean_json(body)}
+    messages = ChatMessages(handed.messages, target, warnings).encode()
+    if not messages:
+        raise InvalidRequest("nothing is left to send: every message is empty, or belongs to another provider alone")
+    body = {"model": target.model, "messages": messages, **clean_json(body)}
     return WireCall(
         path=quirks.path or "/chat/completions", body=body, warnings=list(warnings), tool_names=handed.tool_names
     )
@@ -114,7 +119,9 @@ def _output_format(
         return
     if target.capabilities.structured_output is False:
         raise UnsupportedOption(
-            "output_format", f"{target.provider}/{target.model}", "it has no JSON-schema output; use a tool or type 'json'"
+            "output_format",
+            f"{target.provider}/{target.model}",
+            "it has no JSON-schema output; use a tool or type 'json'",
         )
     schema, strict, notes = for_openai(output.json_schema or {}, output.strict)
     warnings.update(dict.fromkeys(f"output format: {note}" for note in notes))
@@ -174,5 +181,7 @@ def _tool_choice(choice: ToolChoice, target: Target) -> JSON:
     if choice.mode != "named":
         return choice.mode
     if not target.quirks.named_tool_choice:
-        raise UnsupportedOption("tool_choice", f"{target.provider}/{target.model}", "it cannot be held to one named tool")
+        raise UnsupportedOption(
+            "tool_choice", f"{target.provider}/{target.model}", "it cannot be held to one named tool"
+        )
     return {"type": "function", "function": {"name": choice.name}}

@@ -142,7 +142,12 @@ class ChatMessages:
         if not text:
             text = f"({result.status})" if result.is_error else "(no output)"
         self.out.append(
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": text, **own_extra(result.extra, self.target)}
+            {
+                "role": "tool",
+                "tool_call_id": result.tool_call_id,
+                "content": text,
+                **own_extra(result.extra, self.target),
+            }
         )
 
     # -- media --------------------------------------------------------------------------------------
@@ -187,7 +192,9 @@ class ChatMessages:
             elif isinstance(part, MediaPart):
                 self._said_media(part, own, wire, texts)
             elif isinstance(part, ServerToolPart):
-                self.warnings[f"a {part.name or 'server tool'!r} block was left out: {self.target.dialect} has no place for it"] = None
+                self.warnings[
+                    f"a {part.name or 'server tool'!r} block was left out: {self.target.dialect} has no place for it"
+                ] = None
         text = "".join(texts)
         if text:
             wire["content"] = text
@@ -209,9 +216,7 @@ class ChatMessages:
 
     def _is_own(self, message: Message) -> bool:
         origin = message.origin
-        return (
-            origin is not None and origin.provider == self.target.provider and origin.dialect == self.target.dialect
-        )
+        return origin is not None and origin.provider == self.target.provider and origin.dialect == self.target.dialect
 
     def _said_media(self, part: MediaPart, own: bool, wire: dict[str, Any], texts: list[str]) -> None:
         facts = part.extra.get(self.target.provider, {})
@@ -252,7 +257,11 @@ class ChatMessages:
                 "type": "custom",
                 "custom": {"name": call.name, "input": str(call.arguments.get("input", ""))},
             }
-        function: dict[str, Any] = {"name": call.name, "arguments": self._arguments(call), **(facts.get("function") or {})}
+        function: dict[str, Any] = {
+            "name": call.name,
+            "arguments": self._arguments(call),
+            **(facts.get("function") or {}),
+        }
         wire = {"id": call.id, "type": "function", "function": function}
         if not facts:
             return wire

@@ -22,6 +22,7 @@ _MESSAGE_FIELDS = frozenset(
     }
 )  # fmt: skip
 
+
 class MessageReader:
     """Reads the messages, or pieces of messages, of one response.
 

@@ -176,7 +176,8 @@ class _Pass:
         if not parts:
             return
         extra = message.extra
-        if extra and message.role == "assistant" and not same_origin(message.origin, self.target):
+        foreign = message.origin is not None and not same_origin(message.origin, self.target)
+        if extra and message.role == "assistant" and foreign:
             extra = {ns: values for ns, values in extra.items() if ns == "metadata"}
         if len(extra) == len(message.extra) and role in (None, message.role) and same_objects(parts, message.parts):
             self.out.append(message)
@@ -235,7 +236,7 @@ class _Pass:
             )
             return None
         if kind is MediaPart:
-            if own and self.target.dialect.startswith(("google", "openai-responses")):
+            if own and (self.target.dialect.startswith(("google", "openai-responses")) or part.kind == "audio"):
                 return part  # what the model made itself goes back as the wire has it
             return self._placeholder(part, "an assistant message")
         return part

@@ -127,7 +127,9 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
     if choice is not None and choice.mode in ("required", "named"):
         raise UnsupportedOption("tool_choice", "ollama", f"it cannot be made to call a tool ({choice.mode!r} given)")
     if choice is not None and choice.parallel is not None:
-        warnings[f"ollama does not take parallel tool calls as an option: {choice.parallel!r} was left to the caller"] = None
+        warnings[
+            f"ollama does not take parallel tool calls as an option: {choice.parallel!r} was left to the caller"
+        ] = None
     if choice is not None and choice.mode == "none":
         return  # a model that is shown no tools calls none
     body["tools"] = [

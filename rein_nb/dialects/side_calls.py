@@ -50,7 +50,9 @@ def models_list(dialect: str, answer: JSON) -> list[dict[str, Any]]:
     """The models in a list's answer: what the server says of each, with at least ``id``."""
     rows = answer
     if isinstance(answer, dict):
-        rows = next((answer[key] for key in ("data", "models", "publisherModels") if isinstance(answer.get(key), list)), [])
+        rows = next(
+            (answer[key] for key in ("data", "models", "publisherModels") if isinstance(answer.get(key), list)), []
+        )
     models = []
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, str):

@@ -50,6 +50,14 @@ def _family(pattern: str, *, quirks: Mapping[str, Any] | None = None, **capabili
     return Family(pattern, capabilities, quirks or {})
 
 
+def _claude(pattern: str, *, adaptive: bool = False, **capabilities: Any) -> Family:
+    """A Claude model: strict tools came with structured output, adaptive thinking with 4.6."""
+    quirks: dict[str, Any] = {"adaptive_thinking": True} if adaptive else {}
+    if capabilities.get("structured_output"):
+        quirks["strict_tools"] = True
+    return Family(pattern, capabilities, quirks, ("anthropic",))
+
+
 _GPT5: dict[str, Any] = {"media_in": _IMAGE_PDF, "tools": True, "structured_output": True}
 _GPT4: dict[str, Any] = {"media_in": _IMAGE_PDF, "tools": True, "structured_output": True}
 _O_SERIES: dict[str, Any] = {
@@ -63,7 +71,9 @@ _CLAUDE_ADAPTIVE: dict[str, Any] = {
     "reasoning_efforts": ("low", "medium", "high", "xhigh", "max"),
 }  # fmt: skip
 _GEMINI: dict[str, Any] = {"media_in": _ALL_MEDIA, "tools": True, "structured_output": True}
-_R1: dict[str, Any] = {"unsupported_options": frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})}
+_R1: dict[str, Any] = {
+    "unsupported_options": frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
+}
 
 FAMILIES: tuple[Family, ...] = (
     # -- OpenAI: https://platform.openai.com/docs/models ------------------------------------------
@@ -105,18 +115,18 @@ FAMILIES: tuple[Family, ...] = (
     _family(r"gpt-3\.5-turbo", context_window=16_385, max_output_tokens=4_096, media_in=_TEXT, structured_output=False),
     _family(r"gpt-oss", context_window=131_072, media_in=_TEXT, tools=True, reasoning_efforts=("low", "medium", "high")),
     # -- Anthropic: https://platform.claude.com/docs/en/about-claude/models/overview --------------
-    _family(r"claude-(opus-4-[78]|(opus|sonnet|haiku|fable|mythos)-([5-9]|\d\d))", **_CLAUDE_ADAPTIVE),
-    _family(r"claude-(opus|sonnet)-4-6", context_window=1_000_000, structured_output=True,
+    _claude(r"claude-(opus-4-[78]|(opus|sonnet|haiku|fable|mythos)-([5-9]|\d\d))", adaptive=True, **_CLAUDE_ADAPTIVE),
+    _claude(r"claude-(opus|sonnet)-4-6", adaptive=True, context_window=1_000_000, structured_output=True,
             reasoning_efforts=("low", "medium", "high", "max"), **_CLAUDE),
-    _family(r"claude-opus-4-5", context_window=200_000, max_output_tokens=64_000, structured_output=True,
+    _claude(r"claude-opus-4-5", context_window=200_000, max_output_tokens=64_000, structured_output=True,
             reasoning_efforts=("low", "medium", "high"), **_CLAUDE),
-    _family(r"claude-(sonnet|haiku)-4-5", context_window=200_000, max_output_tokens=64_000, structured_output=True, **_CLAUDE),
-    _family(r"claude-opus-4-1", context_window=200_000, max_output_tokens=32_000, structured_output=True, **_CLAUDE),
-    _family(r"claude-(opus-4|4-opus)", context_window=200_000, max_output_tokens=32_000, structured_output=False, **_CLAUDE),
-    _family(r"claude-(sonnet-4|4-sonnet)", context_window=200_000, max_output_tokens=64_000, structured_output=False, **_CLAUDE),
-    _family(r"claude-3-7-sonnet", context_window=200_000, max_output_tokens=64_000, structured_output=False, **_CLAUDE),
-    _family(r"claude-3-5", context_window=200_000, max_output_tokens=8_192, structured_output=False, **_CLAUDE),
-    _family(r"claude-3", context_window=200_000, max_output_tokens=4_096, media_in=_IMAGE, tools=True, structured_output=False),
+    _claude(r"claude-(sonnet|haiku)-4-5", context_window=200_000, max_output_tokens=64_000, structured_output=True, **_CLAUDE),
+    _claude(r"claude-opus-4-1", context_window=200_000, max_output_tokens=32_000, structured_output=True, **_CLAUDE),
+    _claude(r"claude-(opus-4|4-opus)", context_window=200_000, max_output_tokens=32_000, structured_output=False, **_CLAUDE),
+    _claude(r"claude-(sonnet-4|4-sonnet)", context_window=200_000, max_output_tokens=64_000, structured_output=False, **_CLAUDE),
+    _claude(r"claude-3-7-sonnet", context_window=200_000, max_output_tokens=64_000, structured_output=False, **_CLAUDE),
+    _claude(r"claude-3-5", context_window=200_000, max_output_tokens=8_192, structured_output=False, **_CLAUDE),
+    _claude(r"claude-3", context_window=200_000, max_output_tokens=4_096, media_in=_IMAGE, tools=True, structured_output=False),
     # -- Google: https://ai.google.dev/gemini-api/docs/models -------------------------------------
     _family(r"gemini-.*-(tts|image|live|native-audio)"),
     _family(r"gemini-3.*-flash", context_window=1_048_576, max_output_tokens=65_536,
@@ -162,7 +172,11 @@ def family_name(model: str) -> str:
     ('claude-opus-4-5', 'claude-sonnet-4-5-v1:0')
     """
     name = _VENDOR.sub("", model.lower().rsplit("/", 1)[-1]).replace("@", "-")
-    name = name.removeprefix("databricks-").removeprefix("openai-") if name.startswith(("databricks-", "openai-")) else name
+    name = (
+        name.removeprefix("databricks-").removeprefix("openai-")
+        if name.startswith(("databricks-", "openai-"))
+        else name
+    )
     if name.startswith("claude"):
         name = re.sub(r"(?<=\d)\.(?=\d)", "-", name)
         # Some gateways write the version first: claude-4-5-sonnet.

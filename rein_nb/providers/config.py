@@ -194,7 +194,8 @@ class Config(BaseModel):
         fields["headers"] = {
             name: value.get_secret_value()
             for name, value in self.headers.items()
-            if name.lower() not in SECRET_HEADERS and redact({name: value.get_secret_value()}) == {name: value.get_secret_value()}
+            if name.lower() not in SECRET_HEADERS
+            and redact({name: value.get_secret_value()}) == {name: value.get_secret_value()}
         }
         return _restore, (type(self), fields)
 

@@ -215,6 +215,7 @@ async def drive(
     retry: RetryPolicy | None = None,
     timeouts: Timeouts | None = None,
     finalize: Callable[[Completion], Completion] | None = None,
+    prepare: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncIterator[StreamEvent]:
     """Drive one model call to its terminal event.
 
@@ -230,6 +231,8 @@ async def drive(
         Policies; no retries and no timeouts by default.
     finalize
         Applied to the completion before the terminal event.
+    prepare
+        What must be there before the first request (an SDK to import, a local server to start). The call's clock starts after it.
 
     Yields
     ------
@@ -253,6 +256,18 @@ async def drive(
     try:
         for event in acc.start():
             yield event
+        if prepare is not None:
+            try:
+                await guard.wait(prepare())
+            except _Interrupted as stop:
+                for event in acc.cancel() if stop.why == "cancelled" else acc.fail(guard.error(stop.why, origin)):
+                    yield event
+                return
+            except ProviderError as exc:
+                for event in acc.fail(exc.info):
+                    yield event
+                return
+            acc.restart_clock()
         while not acc.finished:
             error: ErrorInfo | None = None
             source = open_source()

@@ -36,7 +36,7 @@ PRESETS: tuple[ProviderSpec, ...] = (
         base_url="https://api.openai.com/v1",
         key_env=("OPENAI_API_KEY",),
         base_url_env=("OPENAI_BASE_URL",),
-        quirks=_OPENAI,
+        quirks=replace(_OPENAI, reasoning_summary="auto"),
         price_id="openai",
         docs="https://platform.openai.com/docs/api-reference/responses",
     ),
@@ -130,18 +130,20 @@ PRESETS: tuple[ProviderSpec, ...] = (
     _chat(
         "vllm", "http://localhost:8000/v1", "VLLM_API_KEY",
         docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
-        base_url_env=("VLLM_BASE_URL",), needs_key=False, quirks=Quirks(think_tags=True, reasoning_field="reasoning"),
+        base_url_env=("VLLM_BASE_URL",), needs_key=False, quirks=Quirks(think_tags=True, reasoning_field="reasoning", top_k_field="top_k"),
     ),
     _chat(
         "llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY",
         docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
         base_url_env=("LLAMACPP_BASE_URL",), needs_key=False,
-        quirks=Quirks(think_tags=True, reasoning_field="reasoning_content", reasoning_replay="tool_turns"),
+        quirks=Quirks(
+            think_tags=True, reasoning_field="reasoning_content", reasoning_replay="tool_turns", top_k_field="top_k"
+        ),
     ),
     _chat(
         "lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY",
         docs="https://lmstudio.ai/docs/developer/openai-compat",
-        base_url_env=("LMSTUDIO_BASE_URL",), needs_key=False, quirks=_THINK_TAGS,
+        base_url_env=("LMSTUDIO_BASE_URL",), needs_key=False, quirks=Quirks(think_tags=True, top_k_field="top_k"),
     ),
     _chat(
         "litellm-proxy", "http://localhost:4000/v1", "LITELLM_API_KEY", "LITELLM_PROXY_API_KEY",
@@ -185,7 +187,10 @@ PRESETS: tuple[ProviderSpec, ...] = (
     _chat(
         "openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
         docs="https://openrouter.ai/docs/api-reference/overview", price_id="openrouter",
-        quirks=Quirks(reasoning_field="reasoning_details", reasoning_replay="always", strict_tools=True),
+        quirks=Quirks(
+            reasoning_field="reasoning_details", reasoning_replay="always", strict_tools=True,
+            top_k_field="top_k", effort_field="reasoning.effort",
+        ),
     ),
     _chat(
         "vercel", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN",
@@ -206,16 +211,16 @@ PRESETS: tuple[ProviderSpec, ...] = (
         "mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY",
         docs="https://docs.mistral.ai/api/", price_id="mistral",
         # Usage comes with the last chunk by itself; stream_options is refused as an unknown field.
-        quirks=Quirks(stream_usage=False),
+        quirks=Quirks(stream_usage=False, seed_field="random_seed"),
     ),
     _chat(
         "xai", "https://api.x.ai/v1", "XAI_API_KEY", docs="https://docs.x.ai/docs/api-reference", price_id="x-ai",
         quirks=Quirks(reasoning_field="reasoning_content"),
     ),
     _chat("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", docs="https://docs.together.ai/docs/openai-api-compatibility",
-          price_id="together", quirks=_THINK_TAGS),
+          price_id="together", quirks=Quirks(think_tags=True, top_k_field="top_k")),
     _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", docs="https://docs.fireworks.ai/tools-sdks/openai-compatibility",
-          price_id="fireworks", quirks=_THINK_TAGS),
+          price_id="fireworks", quirks=Quirks(think_tags=True, top_k_field="top_k")),
     _chat("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", docs="https://inference-docs.cerebras.ai/resources/openai",
           price_id="cerebras", quirks=Quirks(max_tokens_field="max_completion_tokens", reasoning_field="reasoning", think_tags=True)),
     _chat("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "PPLX_API_KEY", docs="https://docs.perplexity.ai/api-reference",
@@ -241,7 +246,7 @@ PRESETS: tuple[ProviderSpec, ...] = (
     _chat("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", docs="https://docs.sambanova.ai/docs/en/features/openai-compatibility",
           quirks=_THINK_TAGS),
     _chat("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN", docs="https://deepinfra.com/docs/openai_api",
-          quirks=_THINK_TAGS),
+          quirks=Quirks(think_tags=True, top_k_field="top_k")),
     _chat("novita", "https://api.novita.ai/openai/v1", "NOVITA_API_KEY", docs="https://novita.ai/docs/guides/llm-api", price_id="novita", quirks=_THINK_TAGS),
     _chat("nebius", "https://api.tokenfactory.nebius.com/v1", "NEBIUS_API_KEY", docs="https://docs.tokenfactory.nebius.com", quirks=_THINK_TAGS),
     _chat("hyperbolic", "https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY", docs="https://docs.hyperbolic.xyz", quirks=_THINK_TAGS),

@@ -255,7 +255,13 @@ def _make_rates(snapshot: Any, price_id: str, model: str, at: datetime) -> _Rate
         return None
     elsewhere = frozenset(unit.usage_key for unit in units.values() if unit.usage_key not in _MAIN)
     updated = snapshot.timestamp if snapshot.from_auto_update else None
-    return _Rates(found.id, provider.id, updated, {name: prices[name] for name in prices if units[name].usage_key in _MAIN}, elsewhere)
+    return _Rates(
+        found.id,
+        provider.id,
+        updated,
+        {name: prices[name] for name in prices if units[name].usage_key in _MAIN},
+        elsewhere,
+    )
 
 
 def _price_id(provider: str | None) -> str | None:

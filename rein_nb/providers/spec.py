@@ -198,7 +198,9 @@ def register_provider(
         if dialect is not None or base_url is not None or quirks is not None or like is not None:
             raise ValueError("give either a provider object, or a dialect with its endpoint, not both")
         if not callable(provider) and not callable(getattr(provider, "stream", None)):
-            raise TypeError(f"a provider needs an async generator method stream(request); {type(provider).__name__} has none")
+            raise TypeError(
+                f"a provider needs an async generator method stream(request); {type(provider).__name__} has none"
+            )
         if isinstance(provider, type) and not callable(getattr(provider, "stream", None)):
             raise TypeError(f"a provider needs an async generator method stream(request); {provider.__name__} has none")
         with _lock:

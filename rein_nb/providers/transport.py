@@ -148,14 +148,22 @@ class Transport:
         """
         if self._own is not None:
             return await self._send_by_sdk(self._own, call, method)
+        held = await self.ready(endpoint)
+        assert held is not None
+        if self.spec.sdk is not None:
+            return await self._send_by_sdk(held.client, call, method)
+        return await self._send_plain(held.client, call, method)
+
+    async def ready(self, endpoint: Endpoint | None = None) -> _Held | None:
+        """This loop's client, made if there is none; None when the user brought one."""
+        if self._own is not None:
+            return None
         held = self._held.get(asyncio.get_running_loop())
         if endpoint is None:
             endpoint = held.endpoint if held is not None else self.endpoint()
         if held is None or held.endpoint != endpoint:
             held = await self._make(endpoint)
-        if self.spec.sdk is not None:
-            return await self._send_by_sdk(held.client, call, method)
-        return await self._send_plain(held.client, call, method)
+        return held
 
     async def _send_by_sdk(self, client: Any, call: WireCall, method: str) -> Response:
         import httpx2
@@ -288,7 +296,9 @@ def _check_client(client: Any, spec: ProviderSpec) -> None:
     if spec.sdk is None:
         raise TypeError(f"provider {spec.name!r} is not reached through an SDK, so it takes no client")
     if spec.sdk not in packages:
-        raise TypeError(f"provider {spec.name!r} needs a client of the {spec.sdk!r} package, not {type(client).__name__}")
+        raise TypeError(
+            f"provider {spec.name!r} needs a client of the {spec.sdk!r} package, not {type(client).__name__}"
+        )
     if "AsyncAPIClient" not in names:
         raise TypeError(f"give the asynchronous client (Async{type(client).__name__}), not {type(client).__name__}")
 
@@ -379,7 +389,12 @@ def _with_templates(client: type[Any]) -> type[Any]:
     class Client(client):  # type: ignore[misc]
         def _build_request(self, options: Any, **more: Any) -> Any:
             body = options.json_data
-            if not isinstance(body, dict) or options.method.lower() != "post" or any(more.values()) or not _is_plain(options):
+            if (
+                not isinstance(body, dict)
+                or options.method.lower() != "post"
+                or any(more.values())
+                or not _is_plain(options)
+            ):
                 return super()._build_request(options, **more)
             templates: dict[str, Any] = self.__dict__.setdefault("_rein_templates", {})
             template = templates.get(options.url)

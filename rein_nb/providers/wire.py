@@ -24,7 +24,15 @@ from rein_nb.providers.transport import Endpoint, Response, StatusError, Transpo
 OnResponse: TypeAlias = Callable[[int, Mapping[str, str]], None]
 """Told the status and the headers of an answer when they arrive."""
 
-_KEPT_HEADERS = ("request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "cf-ray", "openai-processing-ms", "retry-after")
+_KEPT_HEADERS = (
+    "request-id",
+    "x-request-id",
+    "apim-request-id",
+    "x-amzn-requestid",
+    "cf-ray",
+    "openai-processing-ms",
+    "retry-after",
+)
 """Kept with a completion, beside every header that speaks of a rate limit."""
 
 
@@ -92,6 +100,27 @@ class WireProvider:
         target = self.target(request.options.model)
         # Kept for the call that follows, so that a long history is encoded once.
         self._checked = (request, stream, codec_for(target.dialect).encode(request, target, stream=stream), target)
+
+    async def prepare(self) -> None:
+        """Make ready for a first request: the SDK is imported, the client made, a local model fetched and started.
+
+        Raises
+        ------
+        ProviderError
+            When the local model cannot be had.
+        ReinError
+            When something is not set up; the message says what.
+        """
+        target = self.target()
+        try:
+            await self._transport.ready(await self._endpoint(target))
+        except (ReinError, asyncio.CancelledError):
+            raise
+        except Exception as exc:
+            error = self._understood(exc, "open", target)
+        else:
+            return
+        raise error
 
     async def stream(
         self, request: Request, *, on_response: OnResponse | None = None, tap: reading.Tap | None = None
@@ -209,7 +238,11 @@ class WireProvider:
 
     async def _open(self, call: WireCall, target: Target, method: str = "POST") -> Response:
         try:
-            endpoint = await self._local_endpoint(call, target) if self.spec.endpoint == "local" else None
+            endpoint = await self._endpoint(target)
+            if self.spec.endpoint == "local":
+                from rein_nb.providers import local
+
+                call.body = local.adapt_body(call.body, target.dialect)
             return await self._transport.send(call, endpoint, method=method)
         except (ReinError, asyncio.CancelledError):
             raise
@@ -217,13 +250,12 @@ class WireProvider:
             error = self._understood(exc, "open", target)
         raise error
 
-    async def _local_endpoint(self, call: WireCall, target: Target) -> Endpoint | None:
-        """Where the embedded model answers; it is fetched and started when need be. None when a base URL was configured."""
+    async def _endpoint(self, target: Target) -> Endpoint | None:
+        """Where the embedded model answers; it is fetched and started when need be. None for every configured address."""
+        if self.spec.endpoint != "local" or self.config.base_url is not None:
+            return None
         from rein_nb.providers import local
 
-        call.body = local.adapt_body(call.body, target.dialect)
-        if self.config.base_url is not None:
-            return None
         at = await asyncio.to_thread(local.ensure, target.model)
         url = at.root_url if self.spec.sdk == "anthropic" else at.base_url
         return Endpoint(url, at.api_key, at.headers)

@@ -170,6 +170,11 @@ class Accumulator:
         """Whether the answer said why it ended, so that the end of the source is a success."""
         return self._finish is not None
 
+    def restart_clock(self) -> None:
+        """Measure times from now on: what came before was preparation, not the provider's work."""
+        self._started = self._clock()
+        self._started_at = time.time() if self._started_at is not None else None
+
     def first_byte(self) -> None:
         """Note that the answer's first byte arrived."""
         if self._first_byte is None:

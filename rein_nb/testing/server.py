@@ -387,7 +387,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
         return None
     first, *lines = head.split("\r\n")
     method, target, _ = first.split(" ", 2)
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+    }
     body = b""
     if "chunked" in headers.get("transfer-encoding", ""):
         while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):

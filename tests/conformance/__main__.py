@@ -46,7 +46,14 @@ def wire() -> list[Row]:
     count, wrong = asyncio.run(run())
     for line in wrong:
         print("  ", line)
-    return [("recorded answers through the real path, all present, one terminal event", f"{count - len(wrong)}/{count}", "all", not wrong)]
+    return [
+        (
+            "recorded answers through the real path, all present, one terminal event",
+            f"{count - len(wrong)}/{count}",
+            "all",
+            not wrong,
+        )
+    ]
 
 
 def cuts() -> list[Row]:
@@ -74,7 +81,9 @@ def cuts() -> list[Row]:
 def _pytest(name: str, *args: str, **env: str) -> list[Row]:
     started = time.time()
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", *args]
-    done = subprocess.run(command, cwd=TESTS.parent, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=TESTS.parent, env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
     tail = [line for line in done.stdout.splitlines() if " passed" in line or " failed" in line or "error" in line]
     print("  ", *tail[-1:], f"({time.time() - started:.0f} s)")
     if done.returncode:

@@ -91,7 +91,9 @@ def test_C006_arguments_sent_as_an_object_are_taken_as_they_are() -> None:
         DONE,
     )
     assert completion.runnable_tool_calls[0].arguments == given
-    whole = {"choices": [{"message": fragment(id="c1", name="save_note", arguments=given), "finish_reason": "tool_calls"}]}
+    whole = {
+        "choices": [{"message": fragment(id="c1", name="save_note", arguments=given), "finish_reason": "tool_calls"}]
+    }
     assert decode(CODEC, whole, target()).runnable_tool_calls[0].arguments == given
 
 
@@ -236,7 +238,11 @@ def test_C022_think_tags_cut_anywhere_are_told_from_the_text(cut: int) -> None:
 
 def test_C022_only_what_could_begin_a_tag_is_held_back() -> None:
     to = target(think_tags=True)
-    shown = [e.delta for e in events([chunk({"content": p}) for p in ("if a ", "< b", ": <th")], to) if isinstance(e, TextDelta)]
+    shown = [
+        e.delta
+        for e in events([chunk({"content": p}) for p in ("if a ", "< b", ": <th")], to)
+        if isinstance(e, TextDelta)
+    ]
     assert shown == ["if a ", "< b", ": <th"]
     held = stream(chunk({"content": "<thi"}), chunk(finish="stop"), to=to)
     assert held.text == "<thi"
@@ -261,7 +267,9 @@ def test_C045_an_unknown_server_gets_the_smallest_common_set() -> None:
     assert plain["max_tokens"] == 9
     assert plain.keys() == {"model", "messages", "max_tokens"}
     known = body(
-        messages, target(developer_role=True, max_tokens_field="max_completion_tokens"), options={"max_output_tokens": 9}
+        messages,
+        target(developer_role=True, max_tokens_field="max_completion_tokens"),
+        options={"max_output_tokens": 9},
     )
     assert known["messages"][0]["role"] == "developer"
     assert known["max_completion_tokens"] == 9
@@ -302,7 +310,10 @@ def test_C048_a_refusal_is_a_visible_part_and_replays_as_assistant_text() -> Non
     )
     assert completion.message.refusal == "I can't help with that."
     assert (completion.finish_reason, completion.native_finish_reason) == ("refusal", "stop")
-    assert body([user(), completion.message])["messages"][1] == {"role": "assistant", "content": "I can't help with that."}
+    assert body([user(), completion.message])["messages"][1] == {
+        "role": "assistant",
+        "content": "I can't help with that.",
+    }
 
 
 @pytest.mark.parametrize("raw", ['{"where": "id = 7', "[1]", "nul"])

@@ -17,7 +17,12 @@ from tests.dialects.chat_wire import CODEC, DONE, body, chunk, events, fragment,
 
 def whole(message: dict[str, Any], finish: str | None = "stop", **more: Any) -> dict[str, Any]:
     """A whole response with one choice."""
-    return {"id": "r1", "model": "m1-snapshot", "choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}
+    return {
+        "id": "r1",
+        "model": "m1-snapshot",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        **more,
+    }
 
 
 # -- shapes of chunks -----------------------------------------------------------------------------------
@@ -40,7 +45,9 @@ def test_a_message_beside_a_delta_is_not_taken_twice() -> None:
 
 
 def test_keep_alive_lines_and_pings_are_nothing() -> None:
-    completion = stream("", " ", ("ping", {"type": "ping"}), ("ping", ""), chunk({"content": "x"}), None, chunk(finish="stop"), DONE)
+    completion = stream(
+        "", " ", ("ping", {"type": "ping"}), ("ping", ""), chunk({"content": "x"}), None, chunk(finish="stop"), DONE
+    )
     assert (completion.text, completion.warnings, completion.extra) == ("x", [], {"acme": {"created": 1}})
 
 
@@ -57,7 +64,16 @@ def test_an_error_event_that_is_text() -> None:
 
 
 def test_nothing_after_the_end_counts() -> None:
-    out = events([chunk({"content": "a"}), chunk(finish="stop"), DONE, chunk({"content": "b"}), DONE, {"error": {"message": "x"}}])
+    out = events(
+        [
+            chunk({"content": "a"}),
+            chunk(finish="stop"),
+            DONE,
+            chunk({"content": "b"}),
+            DONE,
+            {"error": {"message": "x"}},
+        ]
+    )
     assert isinstance(out[-1], StreamDone)
     assert out[-1].completion.text == "a"
 
@@ -69,7 +85,9 @@ def test_an_empty_stream_that_says_done_is_no_answer() -> None:
 
 
 def test_the_finish_reason_stays_when_later_chunks_have_none() -> None:
-    completion = stream(chunk({"content": "a"}), chunk(finish="length"), chunk(usage={"prompt_tokens": 1, "completion_tokens": 2}), DONE)
+    completion = stream(
+        chunk({"content": "a"}), chunk(finish="length"), chunk(usage={"prompt_tokens": 1, "completion_tokens": 2}), DONE
+    )
     assert (completion.finish_reason, completion.usage.output_tokens) == ("length", 2)
 
 
@@ -116,7 +134,12 @@ def test_unknown_fields_of_every_level_are_kept() -> None:
     )
     assert completion.text == "abc"
     facts = completion.extra["acme"]
-    assert (facts["system_fingerprint"], facts["service_tier"], facts["x_new"], facts["odd"]) == ("fp", "flex", {"k": 2}, [1])
+    assert (facts["system_fingerprint"], facts["service_tier"], facts["x_new"], facts["odd"]) == (
+        "fp",
+        "flex",
+        {"k": 2},
+        [1],
+    )
     assert completion.message.extra["acme"]["channel"] == ["analysis", "final"]
 
 
@@ -166,7 +189,9 @@ def test_padding_is_dropped_and_does_not_slow_the_stream() -> None:
 @pytest.mark.parametrize("kind", ["content", "reasoning_content", "arguments"])
 @pytest.mark.parametrize("beside", [{}, {"obfuscation": "xyz"}, {"system_fingerprint": "fp", "usage": None}])
 def test_plain_pieces_go_the_quick_way(monkeypatch: pytest.MonkeyPatch, kind: str, beside: dict[str, Any]) -> None:
-    first = fragment(index=0, id="c", name="f", arguments="{") if kind == "arguments" else {"role": "assistant", kind: "a"}
+    first = (
+        fragment(index=0, id="c", name="f", arguments="{") if kind == "arguments" else {"role": "assistant", kind: "a"}
+    )
     piece = fragment(index=0, arguments="a") if kind == "arguments" else {kind: "a"}
     decoder = ChatDecoder(target())
     for given in (first, piece):
@@ -174,7 +199,9 @@ def test_plain_pieces_go_the_quick_way(monkeypatch: pytest.MonkeyPatch, kind: st
     read = decoder._read
     monkeypatch.setattr(decoder, "_read", lambda *_: pytest.fail("a plain piece was read in full"))
     for _ in range(3):
-        (delta,) = decoder.feed(chunk({**piece, "content": None, "role": None} if kind != "content" else piece, **beside))
+        (delta,) = decoder.feed(
+            chunk({**piece, "content": None, "role": None} if kind != "content" else piece, **beside)
+        )
         assert isinstance(delta, d.Text | d.Thinking | d.ToolArgs)
         assert delta.text == "a"
     monkeypatch.setattr(decoder, "_read", read)
@@ -197,7 +224,9 @@ def test_content_as_a_list_keeps_its_order_and_kinds() -> None:
     at_once = decode(CODEC, whole({"content": parts}), target())
     streamed = stream(*(chunk({"content": [part]}) for part in parts), chunk(finish="stop"), DONE)
     for completion in (at_once, streamed):
-        shape = [(part.type, part.text) for part in completion.message.parts if isinstance(part, TextPart | ThinkingPart)]
+        shape = [
+            (part.type, part.text) for part in completion.message.parts if isinstance(part, TextPart | ThinkingPart)
+        ]
         assert shape == [("thinking", "hm so"), ("text", "It is 4."), ("thinking", "more"), ("text", " Yes.")]
         assert completion.message.extra["acme"]["content_parts"] == [{"type": "odd", "x": 1}]
         first = completion.message.parts[1]
@@ -214,10 +243,18 @@ def test_a_summary_with_a_signature_inside_the_content() -> None:
 
 
 def test_annotations_become_citations_with_their_native_form() -> None:
-    note = {"type": "url_citation", "url_citation": {"url": "https://x.test", "title": "X", "start_index": 0, "end_index": 3}}
+    note = {
+        "type": "url_citation",
+        "url_citation": {"url": "https://x.test", "title": "X", "start_index": 0, "end_index": 3},
+    }
     for completion in (
         decode(CODEC, whole({"content": "abc", "annotations": [note]}), target()),
-        stream(chunk({"content": "abc"}), chunk({"annotations": [note]}), chunk({"annotations": [note]}), chunk(finish="stop")),
+        stream(
+            chunk({"content": "abc"}),
+            chunk({"annotations": [note]}),
+            chunk({"annotations": [note]}),
+            chunk(finish="stop"),
+        ),
     ):
         (part,) = completion.message.parts
         assert isinstance(part, TextPart)
@@ -243,7 +280,12 @@ def test_sources_beside_the_choices_become_citations_once() -> None:
 def test_tools_that_the_provider_ran() -> None:
     asked = {"index": 0, "type": "search", "arguments": '{"query":"q"}', "search_results": {"results": []}}
     done = {**asked, "output": "found", "search_results": {"results": [{"url": "u"}]}}
-    completion = stream(chunk({"executed_tools": [asked]}), chunk({"executed_tools": [done]}), chunk({"content": "a"}), chunk(finish="stop"))
+    completion = stream(
+        chunk({"executed_tools": [asked]}),
+        chunk({"executed_tools": [done]}),
+        chunk({"content": "a"}),
+        chunk(finish="stop"),
+    )
     tool = completion.message.parts[0]
     assert isinstance(tool, ServerToolPart)
     assert (tool.name, tool.input, tool.output, tool.payload) == ("search", {"query": "q"}, "found", done)
@@ -255,7 +297,9 @@ def test_generated_sound_and_its_transcript() -> None:
     call = CODEC.encode(_audio_request(), to, stream=False)
     sound = {"id": "audio_1", "expires_at": 5}
     for completion in (
-        decode(CODEC, whole({"content": None, "audio": {**sound, "data": "QUJDRA==", "transcript": "Hello"}}), to, call),
+        decode(
+            CODEC, whole({"content": None, "audio": {**sound, "data": "QUJDRA==", "transcript": "Hello"}}), to, call
+        ),
         stream(
             chunk({"audio": {"id": "audio_1", "transcript": "Hel"}}),
             chunk({"audio": {"data": "QUI=", "transcript": "lo"}}),
@@ -267,7 +311,12 @@ def test_generated_sound_and_its_transcript() -> None:
         ),
     ):
         media = next(part for part in completion.message.parts if isinstance(part, MediaPart))
-        assert (media.kind, media.data, media.mime_type, media.extra) == ("audio", b"ABCD", "audio/wav", {"acme": sound})
+        assert (media.kind, media.data, media.mime_type, media.extra) == (
+            "audio",
+            b"ABCD",
+            "audio/wav",
+            {"acme": sound},
+        )
         assert completion.text == "Hello"
 
 
@@ -294,7 +343,8 @@ def test_generated_images() -> None:
 def test_logprobs_of_all_chunks_are_kept() -> None:
     tokens = [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in "abaaa"]
     wire = [
-        {"choices": [{"index": 0, "delta": {"content": t["token"]}, "logprobs": {"content": [t], "refusal": None}}]} for t in tokens
+        {"choices": [{"index": 0, "delta": {"content": t["token"]}, "logprobs": {"content": [t], "refusal": None}}]}
+        for t in tokens
     ]
     assert stream(*wire, chunk(finish="stop")).extra["acme"]["logprobs"] == {"content": tokens}
 
@@ -303,7 +353,15 @@ def test_several_choices_are_kept_apart() -> None:
     def piece(n: int, text: str, finish: str | None = None) -> dict[str, Any]:
         return {"choices": [{"index": n, "delta": {"content": text} if text else {}, "finish_reason": finish}]}
 
-    streamed = stream(piece(1, "B"), piece(0, "A"), piece(2, "C"), piece(1, "b", "length"), piece(0, "a", "stop"), piece(2, "", "stop"), DONE)
+    streamed = stream(
+        piece(1, "B"),
+        piece(0, "A"),
+        piece(2, "C"),
+        piece(1, "b", "length"),
+        piece(0, "a", "stop"),
+        piece(2, "", "stop"),
+        DONE,
+    )
     choices = [
         {"index": n, "message": {"content": text}, "finish_reason": finish}
         for n, text, finish in ((0, "Aa", "stop"), (1, "Bb", "length"), (2, "C", "stop"))
@@ -348,7 +406,11 @@ def test_the_older_function_call() -> None:
         chunk(finish="function_call"),
         DONE,
     )
-    at_once = decode(CODEC, whole({"content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}}, "function_call"), target())
+    at_once = decode(
+        CODEC,
+        whole({"content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}}, "function_call"),
+        target(),
+    )
     for completion in (streamed, at_once):
         (call,) = completion.runnable_tool_calls
         assert (call.name, call.arguments) == ("f", {"a": 1})
@@ -363,7 +425,14 @@ def test_fields_filled_with_zero_values_are_nothing() -> None:
         "annotations": None,
         "audio": {"id": "", "data": "", "transcript": "", "expires_at": 0},
         "function_call": {"name": "", "arguments": ""},
-        "tool_calls": [{"id": "c", "type": "function", "custom": {"name": "", "input": ""}, "function": {"name": "f", "arguments": "{}"}}],
+        "tool_calls": [
+            {
+                "id": "c",
+                "type": "function",
+                "custom": {"name": "", "input": ""},
+                "function": {"name": "f", "arguments": "{}"},
+            }
+        ],
     }
     completion = decode(CODEC, whole(message, finish=""), target())
     assert [part.type for part in completion.message.parts] == ["text", "tool_call"]
@@ -379,7 +448,10 @@ def test_interleaved_calls_are_kept_apart_by_index() -> None:
         chunk(fragment(index=1, arguments=":2}")),
         chunk(finish="tool_calls"),
     )
-    assert [(c.id, c.name, c.arguments) for c in completion.runnable_tool_calls] == [("a", "f", {"x": 1}), ("b", "g", {"y": 2})]
+    assert [(c.id, c.name, c.arguments) for c in completion.runnable_tool_calls] == [
+        ("a", "f", {"x": 1}),
+        ("b", "g", {"y": 2}),
+    ]
 
 
 def test_an_id_or_a_name_that_comes_late_is_taken() -> None:
@@ -407,7 +479,9 @@ def test_a_tool_that_had_to_be_renamed_comes_back_under_its_own_name() -> None:
     from rein_nb.dialects.base import WireCall
 
     call = WireCall(path="/", body={}, tool_names={"files_read_1": "files/read"})
-    completion = stream(chunk(fragment(index=0, id="c", name="files_read_1", arguments="{}")), chunk(finish="tool_calls"), call=call)
+    completion = stream(
+        chunk(fragment(index=0, id="c", name="files_read_1", arguments="{}")), chunk(finish="tool_calls"), call=call
+    )
     assert completion.tool_calls[0].name == "files/read"
 
 
@@ -420,7 +494,9 @@ def test_a_whole_answer_without_a_finish_reason_is_a_stop() -> None:
     assert completion.warnings
 
 
-@pytest.mark.parametrize("answer", ["<html>no</html>", "", None, 5, [], {}, {"choices": None}, {"choices": []}, {"base_resp": {"status": 1}}])
+@pytest.mark.parametrize(
+    "answer", ["<html>no</html>", "", None, 5, [], {}, {"choices": None}, {"choices": []}, {"base_resp": {"status": 1}}]
+)
 def test_what_is_no_chat_answer_is_malformed(answer: Any) -> None:
     completion = decode(CODEC, answer, target())
     assert completion.error is not None
@@ -490,7 +566,9 @@ def test_no_usage_is_no_usage(raw: Any) -> None:
 
 def test_usage_in_every_chunk_replaces_and_never_adds() -> None:
     completion = stream(
-        *(chunk({"content": "a"}, usage={"prompt_tokens": 5, "completion_tokens": n}) for n in (1, 2, 3)), chunk(finish="stop"), DONE
+        *(chunk({"content": "a"}, usage={"prompt_tokens": 5, "completion_tokens": n}) for n in (1, 2, 3)),
+        chunk(finish="stop"),
+        DONE,
     )
     assert (completion.usage.input_tokens, completion.usage.output_tokens) == (5, 3)
 

@@ -93,7 +93,9 @@ def test_servers_that_lack_an_option() -> None:
 
 
 @pytest.mark.parametrize(("efforts", "why"), [(("low", "high"), "low, high"), ((), "no thinking levels")])
-def test_an_effort_that_the_model_does_not_know_is_refused_with_those_that_it_does(efforts: tuple[str, ...], why: str) -> None:
+def test_an_effort_that_the_model_does_not_know_is_refused_with_those_that_it_does(
+    efforts: tuple[str, ...], why: str
+) -> None:
     with pytest.raises(UnsupportedOption, match=why):
         body(user(), limited(reasoning_efforts=efforts), options={"reasoning_effort": "medium"})
 
@@ -145,10 +147,15 @@ def test_output_formats() -> None:
     assert "response_format" not in body(user(), output_format={"type": "text"})
     assert body(user(), output_format={"type": "json"})["response_format"] == {"type": "json_object"}
     form = body(
-        user(), output_format={"type": "json_schema", "name": "out", "description": "d", "json_schema": schema, "strict": True}
+        user(),
+        output_format={"type": "json_schema", "name": "out", "description": "d", "json_schema": schema, "strict": True},
     )["response_format"]
     assert form["type"] == "json_schema"
-    assert {k: v for k, v in form["json_schema"].items() if k != "schema"} == {"name": "out", "description": "d", "strict": True}
+    assert {k: v for k, v in form["json_schema"].items() if k != "schema"} == {
+        "name": "out",
+        "description": "d",
+        "strict": True,
+    }
     assert form["json_schema"]["schema"]["additionalProperties"] is False
     with pytest.raises(UnsupportedOption, match="output_format"):
         body(user(), limited(structured_output=False), output_format={"type": "json_schema", "json_schema": schema})
@@ -344,9 +351,19 @@ def test_reasoning_goes_back_when_the_server_wants_it() -> None:
     ]  # fmt: skip
     field = "reasoning_content"
     assert replayed(target(reasoning_field=field), history) == [None] * 4
-    assert replayed(target(reasoning_field=field, reasoning_replay="always"), history) == ["plain", "calls", "after", "now"]
+    assert replayed(target(reasoning_field=field, reasoning_replay="always"), history) == [
+        "plain",
+        "calls",
+        "after",
+        "now",
+    ]
     # DeepSeek: every answer of a turn that called a tool, and only those.
-    assert replayed(target(reasoning_field=field, reasoning_replay="tool_turns"), history) == [None, "calls", "after", "now"]
+    assert replayed(target(reasoning_field=field, reasoning_replay="tool_turns"), history) == [
+        None,
+        "calls",
+        "after",
+        "now",
+    ]
 
 
 def test_reasoning_goes_back_to_its_origin_only() -> None:
@@ -368,7 +385,9 @@ def test_reasoning_as_a_part_of_the_content() -> None:
 def test_what_the_origin_signed_goes_back_to_it_alone() -> None:
     signed = {"acme": {"extra_content": {"google": {"thought_signature": "S"}}}}
     call = ToolCall(id="c1", name="add", extra=signed)
-    message = Message(role="assistant", parts=[call], origin=OWN, extra={"acme": {"thought_signature": "M", "channel": "x"}})
+    message = Message(
+        role="assistant", parts=[call], origin=OWN, extra={"acme": {"thought_signature": "M", "channel": "x"}}
+    )
     wire = body([user(), message, result("c1")])["messages"][1]
     assert wire["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "S"}}
     assert wire["thought_signature"] == "M"

@@ -31,13 +31,32 @@ scalars = st.one_of(
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.one_of(st.sampled_from(_FIELDS), st.text(max_size=3)), inner, max_size=5)
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(st.sampled_from(_FIELDS), st.text(max_size=3)), inner, max_size=5),
     ),
     max_leaves=12,
 )
 bodies = st.dictionaries(st.sampled_from(_FIELDS), values, max_size=5)
-choices = st.fixed_dictionaries({}, optional={"index": scalars, "delta": st.one_of(bodies, values), "message": bodies, "finish_reason": scalars, "logprobs": values})
-objects = st.fixed_dictionaries({}, optional={"id": scalars, "choices": st.one_of(st.lists(choices, max_size=3), values), "usage": values, "error": values, "odd": values})
+choices = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": scalars,
+        "delta": st.one_of(bodies, values),
+        "message": bodies,
+        "finish_reason": scalars,
+        "logprobs": values,
+    },
+)
+objects = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": scalars,
+        "choices": st.one_of(st.lists(choices, max_size=3), values),
+        "usage": values,
+        "error": values,
+        "odd": values,
+    },
+)
 wire_events = st.one_of(objects, values, st.tuples(st.sampled_from([None, "error", "ping", "message"]), values))
 quirks = st.fixed_dictionaries({"think_tags": st.booleans()})
 
@@ -89,11 +108,24 @@ def test_reordered_doubled_and_cut_streams_with_something_odd_in_between(
 def test_any_whole_answer_is_a_completion(answer: Any) -> None:
     for codec in (CODEC, OLLAMA):
         completion = decode(codec, copy.deepcopy(answer), target())
-        assert completion.finish_reason in ("stop", "length", "tool_calls", "content_filter", "refusal", "error", "other")
+        assert completion.finish_reason in (
+            "stop",
+            "length",
+            "tool_calls",
+            "content_filter",
+            "refusal",
+            "error",
+            "other",
+        )
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(st.lists(st.one_of(values, st.fixed_dictionaries({}, optional={"message": bodies, "done": scalars, "error": values})), max_size=6))
+@given(
+    st.lists(
+        st.one_of(values, st.fixed_dictionaries({}, optional={"message": bodies, "done": scalars, "error": values})),
+        max_size=6,
+    )
+)
 def test_any_ollama_lines_give_one_end_and_no_exception(lines: list[Any]) -> None:
     accumulator, decoder = Accumulator(), OLLAMA.decoder(target())
     for line in lines:

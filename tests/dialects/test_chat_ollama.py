@@ -49,7 +49,13 @@ def line(message: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {"model": "qwen3:4b", "created_at": "2026-01-01T00:00:00Z", "message": message or {}, "done": False, **more}
 
 
-END: dict[str, Any] = {"done": True, "done_reason": "stop", "prompt_eval_count": 7, "eval_count": 3, "total_duration": 5}
+END: dict[str, Any] = {
+    "done": True,
+    "done_reason": "stop",
+    "prompt_eval_count": 7,
+    "eval_count": 3,
+    "total_duration": 5,
+}
 
 
 def test_text_thinking_calls_and_usage() -> None:
@@ -57,8 +63,16 @@ def test_text_thinking_calls_and_usage() -> None:
         line({"role": "assistant", "content": "", "thinking": "hm"}),
         line({"role": "assistant", "content": "It "}),
         line({"role": "assistant", "content": "is."}),
-        line({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}),
-        line({"role": "assistant", "content": "", "tool_calls": [{"function": {"index": 0, "name": "add", "arguments": {"a": 2}}}]}),
+        line(
+            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}
+        ),
+        line(
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"function": {"index": 0, "name": "add", "arguments": {"a": 2}}}],
+            }
+        ),
         line({"role": "assistant", "content": ""}, **END),
     )
     assert (completion.thinking, completion.text) == ("hm", "It is.")
@@ -82,7 +96,12 @@ def test_an_error_line_is_a_fault() -> None:
 
 
 def test_whole_and_streamed_answers_agree() -> None:
-    message: dict[str, Any] = {"role": "assistant", "content": "Hi", "thinking": "hm", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {}}}]}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "Hi",
+        "thinking": "hm",
+        "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {}}}],
+    }
     streamed, whole = stream(line(message, **END)), decode(CODEC, line(message, **END), TARGET)
     assert streamed.model_dump(exclude={"timing"}) == whole.model_dump(exclude={"timing"})
     assert whole.error is None
@@ -95,14 +114,22 @@ def test_what_is_no_answer_is_malformed(answer: Any) -> None:
     assert completion.error.kind == "malformed_response"
 
 
-@pytest.mark.parametrize("bad", ["", "{", 5, [], {"message": 3}, {"done": "x"}, {"message": {"tool_calls": [3, {"function": 1}], "images": [4]}}])
+@pytest.mark.parametrize(
+    "bad",
+    ["", "{", 5, [], {"message": 3}, {"done": "x"}, {"message": {"tool_calls": [3, {"function": 1}], "images": [4]}}],
+)
 def test_odd_lines_raise_nothing(bad: Any) -> None:
     assert stream(line({"role": "assistant", "content": "a"}), bad, line({}, **END)).text == "a"
 
 
 def test_think_tags_by_quirk() -> None:
     to = Target(provider="ollama", dialect="ollama", model="m", quirks=Quirks(think_tags=True))
-    completion = stream(line({"role": "assistant", "content": "<think>h"}), line({"role": "assistant", "content": "m</think>4"}), line(**END), to=to)
+    completion = stream(
+        line({"role": "assistant", "content": "<think>h"}),
+        line({"role": "assistant", "content": "m</think>4"}),
+        line(**END),
+        to=to,
+    )
     assert (completion.thinking, completion.text) == ("hm", "4")
 
 
@@ -119,7 +146,10 @@ VALUES = {
 
 def test_every_option_is_expressed() -> None:
     assert VALUES.keys() | {"model", "extensions", "reasoning_effort", "logprobs"} == Options.model_fields.keys()
-    body = encode([USER], options={**VALUES, "logprobs": 2, "extensions": {"ollama": {"keep_alive": "5m", "options": {"num_ctx": 8192}}}})
+    body = encode(
+        [USER],
+        options={**VALUES, "logprobs": 2, "extensions": {"ollama": {"keep_alive": "5m", "options": {"num_ctx": 8192}}}},
+    )
     assert body["options"] == {**{OPTIONS[name]: value for name, value in VALUES.items()}, "num_ctx": 8192}
     assert (body["logprobs"], body["top_logprobs"], body["keep_alive"], body["stream"]) == (True, 2, "5m", False)
 
@@ -149,17 +179,27 @@ def test_a_history() -> None:
     history = [
         Message(role="system", content="Be brief."),
         Message(role="user", content=["look", MediaPart(kind="image", mime_type="image/png", data=b"\x89PNG")]),
-        Message(role="assistant", parts=[ThinkingPart(text="hm"), ToolCall(id="c1", name="add", arguments={"a": 1})], origin=origin),
+        Message(
+            role="assistant",
+            parts=[ThinkingPart(text="hm"), ToolCall(id="c1", name="add", arguments={"a": 1})],
+            origin=origin,
+        ),
         Message(role="tool", tool_call_id="c1", name="add", content="3"),
     ]
     messages = encode(history)["messages"]
     assert messages == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "look", "images": ["iVBORw=="]},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": {"a": 1}}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": {"a": 1}}}],
+        },
         {"role": "tool", "content": "3", "tool_name": "add", "tool_call_id": "c1"},
     ]
-    thinking = Target(provider="ollama", dialect="ollama", model="qwen3:4b", quirks=Quirks(reasoning_replay="tool_turns"))
+    thinking = Target(
+        provider="ollama", dialect="ollama", model="qwen3:4b", quirks=Quirks(reasoning_replay="tool_turns")
+    )
     assert encode(history, thinking)["messages"][2]["thinking"] == "hm"
 
 
@@ -178,7 +218,9 @@ def test_recorded_streams(shared: object) -> None:
             completion = stream(*lines)
             assert completion.text == "".join(item["message"]["content"] for item in lines)
             calls = [call["function"] for item in lines for call in item["message"].get("tool_calls", [])]
-            assert [(c.name, c.arguments) for c in completion.tool_calls] == [(c["name"], c["arguments"]) for c in calls]
+            assert [(c.name, c.arguments) for c in completion.tool_calls] == [
+                (c["name"], c["arguments"]) for c in calls
+            ]
             assert completion.usage.output_tokens == lines[-1]["eval_count"]
             cut = stream(*lines[:-1])
             assert cut.error is not None

@@ -170,7 +170,9 @@ def test_a_stream_cut_at_any_event_ends_as_an_error_that_keeps_its_text(exchange
         assert last.completion.runnable_tool_calls == []
 
 
-@pytest.mark.parametrize("exchange", **named([e for e in STREAMS if "truncated" not in e.name and "error" not in e.name]))
+@pytest.mark.parametrize(
+    "exchange", **named([e for e in STREAMS if "truncated" not in e.name and "error" not in e.name])
+)
 def test_streamed_and_whole_forms_of_one_answer_agree(exchange: Exchange) -> None:
     raw, _ = chunks(exchange.body)
     whole = _merged(raw)
@@ -221,7 +223,10 @@ def _join(message: dict[str, Any], delta: dict[str, Any]) -> None:
             message[key] = list({**known, **{tool["index"]: tool for tool in value}}.values())
         elif isinstance(value, list) and key == "content":
             have = message.get("content") or []
-            message["content"] = [*([{"type": "text", "text": have}] if isinstance(have, str) and have else have), *value]
+            message["content"] = [
+                *([{"type": "text", "text": have}] if isinstance(have, str) and have else have),
+                *value,
+            ]
         elif isinstance(value, list):
             message.setdefault(key, []).extend(value)
         elif isinstance(value, str) and isinstance(message.get(key), list):
@@ -252,7 +257,11 @@ def pairs() -> list[tuple[Exchange, dict[str, Any]]]:
             if not (one.request and two.request) or two.n != one.n + 1:
                 continue
             before, after = one.request["messages"], two.request["messages"]
-            if len(after) > len(before) and after[len(before)]["role"] == "assistant" and _unchanged(one, after[len(before)]):
+            if (
+                len(after) > len(before)
+                and after[len(before)]["role"] == "assistant"
+                and _unchanged(one, after[len(before)])
+            ):
                 found.append((one, after[len(before)]))
     return found
 

@@ -79,7 +79,9 @@ def test_the_header_goes_before_the_body() -> None:
 # -- kinds ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("status", "kind"), [*STATUS_KINDS.items(), (418, "bad_request"), (500, "server_error"), (599, "server_error")])
+@pytest.mark.parametrize(
+    ("status", "kind"), [*STATUS_KINDS.items(), (418, "bad_request"), (500, "server_error"), (599, "server_error")]
+)
 def test_the_status_names_the_kind_where_nothing_else_does(status: int, kind: str) -> None:
     for body in (None, "", {}, {"error": {"message": "no"}}, "<html><title>x</title></html>"):
         info = error_info(status, {}, body, TARGET)
@@ -125,7 +127,10 @@ def test_every_vendors_words_for_a_full_context_are_known(message: str) -> None:
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (400, "max_tokens is too large: 9000. This model's maximum context length is 4096 tokens and your request has 20."),
+        (
+            400,
+            "max_tokens is too large: 9000. This model's maximum context length is 4096 tokens and your request has 20.",
+        ),
         (400, "Invalid value for 'messages': too many images"),
         (404, "The model `context-length-tester` does not exist"),
         (429, "Rate limit reached: too many tokens per minute"),
@@ -140,12 +145,17 @@ def test_other_faults_are_not_taken_for_a_full_context(status: int, message: str
     ("status", "error"),
     [
         (400, {"code": "content_filter", "message": "no", "innererror": {"code": "ResponsibleAIPolicyViolation"}}),
-        (400, {"message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."}),
+        (
+            400,
+            {
+                "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+            },
+        ),
         (400, {"message": "Content Exists Risk", "type": "invalid_request_error"}),
         (400, {"code": "data_inspection_failed", "message": "Input data may contain inappropriate content."}),
         (400, {"message": "Your request was rejected as a result of our safety system."}),
         (400, {"message": "Output blocked by content filtering policy"}),
-        (403, {"message": "openai/gpt-4o requires moderation. Your input was flagged for \"violence\"."}),
+        (403, {"message": 'openai/gpt-4o requires moderation. Your input was flagged for "violence".'}),
         (400, {"message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy."}),
         (400, {"message": "The request was rejected because it was considered high risk"}),
     ],
@@ -177,7 +187,9 @@ def test_ordinary_words_are_no_content_filter() -> None:
         (401, {"error": {"message": "bad key", "type": "authentication_error", "code": "invalid_request_error"}}, "authentication", False),
     ],
 )  # fmt: skip
-def test_the_providers_words_outweigh_a_status_that_misleads(status: int, body: Any, kind: str, retryable: bool) -> None:
+def test_the_providers_words_outweigh_a_status_that_misleads(
+    status: int, body: Any, kind: str, retryable: bool
+) -> None:
     info = error_info(status, {}, body, TARGET)
     assert (info.kind, info.retryable) == (kind, retryable)
 
@@ -250,7 +262,10 @@ def test_the_body_is_kept_and_secrets_are_masked() -> None:
 
 def test_the_request_id_is_kept() -> None:
     assert error_info(500, {"X-Request-Id": "r1"}, {}, TARGET).request_id == "r1"
-    assert error_info(500, {"request-id": "r2"}, {"request_id": "r3", "error": {"message": "x"}}, TARGET).request_id == "r3"
+    assert (
+        error_info(500, {"request-id": "r2"}, {"request_id": "r3", "error": {"message": "x"}}, TARGET).request_id
+        == "r3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,12 +285,21 @@ def test_no_body_makes_it_raise(body: Any) -> None:
 
 # -- recordings -----------------------------------------------------------------------------------------
 
-_EXPECTED = {401: "authentication", 402: "permission_denied", 403: "permission_denied", 404: "not_found", 429: "rate_limited", 529: "overloaded"}
+_EXPECTED = {
+    401: "authentication",
+    402: "permission_denied",
+    403: "permission_denied",
+    404: "not_found",
+    429: "rate_limited",
+    529: "overloaded",
+}
 
 
 def test_recorded_error_answers_of_all_dialects(shared: object) -> None:
     seen = 0
-    for path in recordings("anthropic", "deepseek", "google", "google-code-assist", "openai-chat", "openai-responses", "openai-compatible"):
+    for path in recordings(
+        "anthropic", "deepseek", "google", "google-code-assist", "openai-chat", "openai-responses", "openai-compatible"
+    ):
         for exchange in load_recording(path)["exchanges"]:
             response = exchange["response"]
             if response["status"] < 400:

@@ -425,7 +425,9 @@ def test_C040_a_reasoning_item_that_nothing_follows_is_not_sent() -> None:
 
 
 @every_target
-def test_an_answer_that_was_cut_off_while_thinking_is_not_sent_where_thinking_cannot_stand_alone(target: Target) -> None:
+def test_an_answer_that_was_cut_off_while_thinking_is_not_sent_where_thinking_cannot_stand_alone(
+    target: Target,
+) -> None:
     history = [user("tide?"), assistant(ThinkingPart(text="hm", signature="S"), origin=target.origin), user("well?")]
     roles = [message.role for message in handoff(history, target).messages]
     assert roles == (["user", "assistant", "user"] if target.dialect.startswith("google") else ["user", "user"])

@@ -12,7 +12,9 @@ from rein_nb.providers import transport
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch, tmp_path):
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(("REIN_NB_", "AZURE_", "OLLAMA_")):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_AUTH_TOKEN")) or name.startswith(
+            ("REIN_NB_", "AZURE_", "OLLAMA_")
+        ):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 

@@ -33,7 +33,11 @@ def test_family_names(model, name):
     ("model", "window", "refused"),
     [
         ("gpt-4o-2024-08-06", 128_000, set()),
-        ("gpt-5-mini-2025-08-07", 400_000, {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"}),
+        (
+            "gpt-5-mini-2025-08-07",
+            400_000,
+            {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"},
+        ),
         ("gpt-5.4", 1_050_000, set()),
         ("gpt-5-chat-latest", 128_000, set()),
         ("o3", 200_000, {"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs", "stop"}),

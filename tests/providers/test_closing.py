@@ -24,7 +24,9 @@ def ok(body):
 
 
 def others() -> set[asyncio.Task]:
-    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "_connection" not in repr(task)}
+    return {
+        task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "_connection" not in repr(task)
+    }
 
 
 async def until_text(llm, **arguments):
@@ -37,7 +39,9 @@ async def until_text(llm, **arguments):
 
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, GOOGLE], ids=ids)
 async def test_C097_abandoned_streams_give_their_connections_back(wire, http):
-    async with serve_recording(ok(wire.stream), cuts="events", hang_after=4 if wire is not GOOGLE else 1, repeat=True) as server:
+    async with serve_recording(
+        ok(wire.stream), cuts="events", hang_after=4 if wire is not GOOGLE else 1, repeat=True
+    ) as server:
         llm = wire.llm(server)
         before = others()
         for n in range(6):
@@ -154,7 +158,10 @@ async def test_a_client_of_the_users_own_is_used_and_not_closed(wire):
         assert not client.is_closed()
         await client.close()
     assert server.requests[0].headers["x-own"] == "yes"
-    assert "sk-own-0000000000" in server.requests[0].headers["authorization" if wire is not MESSAGES else _key_header(server)]
+    assert (
+        "sk-own-0000000000"
+        in server.requests[0].headers["authorization" if wire is not MESSAGES else _key_header(server)]
+    )
 
 
 def _key_header(server):
@@ -165,7 +172,9 @@ async def test_azure_by_a_client_of_the_users_own():
     import openai
 
     async with serve_recording(ok(CHAT.stream)) as server:
-        client = openai.AsyncAzureOpenAI(azure_endpoint=server.base_url, api_version="2024-10-21", api_key="azure-key-0000")
+        client = openai.AsyncAzureOpenAI(
+            azure_endpoint=server.base_url, api_version="2024-10-21", api_key="azure-key-0000"
+        )
         llm = LLM(Config(provider="azure", model="my-deployment"), client=client)
         events = [event async for event in llm.astream_events("hi")]
         await client.close()

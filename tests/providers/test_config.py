@@ -44,7 +44,9 @@ def test_an_unknown_provider_names_the_known_ones():
 
 
 def test_a_missing_key_says_where_was_looked():
-    with pytest.raises(ValueError, match=r"'openai'.*REIN_NB_OPENAI_API_KEY or OPENAI_API_KEY.*environment and in \.env"):
+    with pytest.raises(
+        ValueError, match=r"'openai'.*REIN_NB_OPENAI_API_KEY or OPENAI_API_KEY.*environment and in \.env"
+    ):
         LLM(Config(provider="openai", model="gpt-5"))
     with pytest.raises(ValueError, match="GEMINI_API_KEY or GOOGLE_API_KEY"):
         LLM(Config(provider="google", model="gemini-2.5-pro"))
@@ -97,7 +99,9 @@ def test_one_vendors_key_never_goes_to_another(monkeypatch):
 
 
 def test_dotenv_fills_in_and_never_overrides(monkeypatch, tmp_path):
-    (tmp_path / ".env").write_text("OPENAI_API_KEY='sk-file-00000000000'\nexport GROQ_API_KEY=gsk_file00000000000000 # mine\n")
+    (tmp_path / ".env").write_text(
+        "OPENAI_API_KEY='sk-file-00000000000'\nexport GROQ_API_KEY=gsk_file00000000000000 # mine\n"
+    )
     assert Config(provider="openai", model="m").api_key.get_secret_value() == "sk-file-00000000000"
     assert Config(provider="groq", model="m").api_key.get_secret_value() == "gsk_file00000000000000"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real-00000000000")
@@ -139,7 +143,10 @@ def test_base_urls(monkeypatch):
     assert url("ollama") == "http://127.0.0.1:9999"
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com/")
     assert url("azure") == "https://example.openai.azure.com/openai/v1"
-    assert url("cloudflare", extra={"cloudflare_account_id": "abc"}) == "https://api.cloudflare.com/client/v4/accounts/abc/ai/v1"
+    assert (
+        url("cloudflare", extra={"cloudflare_account_id": "abc"})
+        == "https://api.cloudflare.com/client/v4/accounts/abc/ai/v1"
+    )
     with pytest.raises(ValidationError, match="not an http"):
         Config(provider="openai", model="m", base_url="ftp://x")
 
@@ -157,7 +164,9 @@ def test_it_is_frozen_and_knows_its_fields():
 
 
 def test_defaults_of_options():
-    config = Config(provider="openai", model="m", temperature=0, max_tokens=9, stop="x", extensions={"openai": {"a": 1}})
+    config = Config(
+        provider="openai", model="m", temperature=0, max_tokens=9, stop="x", extensions={"openai": {"a": 1}}
+    )
     assert config.options().given() == {"temperature": 0, "max_output_tokens": 9, "stop": ["x"]}
     assert config.options().extensions == {"openai": {"a": 1}}
     assert Config(provider="openai", model="m", max_output_tokens=3).max_tokens == 3
@@ -195,7 +204,13 @@ def test_presets_are_complete():
 
 
 def test_registering_an_endpoint(registry):
-    register_provider("lab", dialect="openai-chat", base_url="http://127.0.0.1:8000/v1", quirks={"think_tags": True}, key_env="LAB_KEY")
+    register_provider(
+        "lab",
+        dialect="openai-chat",
+        base_url="http://127.0.0.1:8000/v1",
+        quirks={"think_tags": True},
+        key_env="LAB_KEY",
+    )
     made = find_spec("lab")
     assert (made.sdk, made.quirks.think_tags, made.needs_key, made.variables()) == (
         "openai", True, True, ("REIN_NB_LAB_API_KEY", "LAB_KEY"),

@@ -55,7 +55,9 @@ async def last_event(llm):
     ],
 )  # fmt: skip
 async def test_statuses(wire, status, kind):
-    reply = answer(status, {"error": {"message": "so it is", "code": status}}, **{"x-request-id": "req_9", "retry-after": "7"})
+    reply = answer(
+        status, {"error": {"message": "so it is", "code": status}}, **{"x-request-id": "req_9", "retry-after": "7"}
+    )
     async with serve_recording([reply, reply]) as server:
         llm = wire.llm(server)
         event = await last_event(llm)
@@ -85,7 +87,9 @@ async def test_the_sdks_own_retries_are_off(wire):
 
 
 @pytest.mark.parametrize("wire", SDK_WIRES, ids=ids)
-@pytest.mark.parametrize("body", ["<html><h1>502 Bad Gateway</h1></html>", "", "upstream timed out", "\x00\xff", "[1, 2]", "null"])
+@pytest.mark.parametrize(
+    "body", ["<html><h1>502 Bad Gateway</h1></html>", "", "upstream timed out", "\x00\xff", "[1, 2]", "null"]
+)
 async def test_error_bodies_of_any_form(wire, body):
     async with serve_recording(answer(502, body)) as server:
         llm = wire.llm(server)
@@ -150,8 +154,12 @@ def _at_once(self, attempt, error):
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, GOOGLE, OLLAMA], ids=ids)
 async def test_a_stream_that_breaks_off(wire, http):
     cuts = "lines" if wire is OLLAMA else "events"
-    whole_events = wire.stream.count("\r\n\r\n") or (wire.stream.count("\n") if wire is OLLAMA else wire.stream.count("\n\n"))
-    async with serve_recording(answer(200, wire.stream), cuts=cuts, drop_after=whole_events - 2 if wire is not GOOGLE else 1, delay_s=0.01) as server:
+    whole_events = wire.stream.count("\r\n\r\n") or (
+        wire.stream.count("\n") if wire is OLLAMA else wire.stream.count("\n\n")
+    )
+    async with serve_recording(
+        answer(200, wire.stream), cuts=cuts, drop_after=whole_events - 2 if wire is not GOOGLE else 1, delay_s=0.01
+    ) as server:
         llm = wire.llm(server)
         completion = (await last_event(llm)).completion
         await llm.aclose()
@@ -173,7 +181,9 @@ async def test_a_stream_that_ends_early_in_good_order(wire):
 
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, GOOGLE], ids=ids)
 async def test_a_whole_answer_that_breaks_off(wire, http):
-    async with serve_recording([answer(200, wire.whole)] * 1, cuts=40, drop_after=2, framing="length", delay_s=0.01) as server:
+    async with serve_recording(
+        [answer(200, wire.whole)] * 1, cuts=40, drop_after=2, framing="length", delay_s=0.01
+    ) as server:
         llm = wire.llm(server)
         with pytest.raises(StreamCut):
             await llm.achat("hi")
@@ -212,7 +222,15 @@ async def test_a_server_that_speaks_no_tls(wire, http):
 
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        llm = LLM(Config(provider=wire.provider, model=wire.model, api_key=KEY, max_retries=0, base_url=f"https://127.0.0.1:{port}"))
+        llm = LLM(
+            Config(
+                provider=wire.provider,
+                model=wire.model,
+                api_key=KEY,
+                max_retries=0,
+                base_url=f"https://127.0.0.1:{port}",
+            )
+        )
         error = (await last_event(llm)).completion.error
         await llm.aclose()
     assert error.kind == "connection_failed"
@@ -284,7 +302,9 @@ async def test_broken_compression_is_a_fault_of_the_answer(http):
     async with serve_recording(reply, gzip=True) as server:
         server._head_was = server._head
         server._gzip = False
-        server._head = lambda reply, length: server._head_was(reply, length).replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+        server._head = lambda reply, length: server._head_was(reply, length).replace(
+            b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n"
+        )
         llm = CHAT.llm(server)
         error = (await last_event(llm)).completion.error
         await llm.aclose()
@@ -298,21 +318,32 @@ async def test_sdk_refusals_are_the_programmers_errors():
         async def _prepare_options(self, options):
             raise openai.OpenAIError("give the deployment")
 
-    llm = LLM(Config(provider="openai-chat", model="gpt-4o"), client=Refusing(api_key=KEY, base_url="http://127.0.0.1:9/v1"))
+    llm = LLM(
+        Config(provider="openai-chat", model="gpt-4o"), client=Refusing(api_key=KEY, base_url="http://127.0.0.1:9/v1")
+    )
     with pytest.raises(InvalidRequest, match="give the deployment"):
         await llm.achat("hi")
 
 
 def test_faults_that_are_not_the_networks_are_left_alone():
     assert network_fault(KeyError("x"), stage="open", target=Target(provider="p", dialect="d", model="m")) is None
-    assert network_fault(OSError("x"), stage="body", target=Target(provider="p", dialect="d", model="m")).kind == "stream_cut"
+    assert (
+        network_fault(OSError("x"), stage="body", target=Target(provider="p", dialect="d", model="m")).kind
+        == "stream_cut"
+    )
 
 
 async def test_recorded_errors_keep_their_kind_through_the_sdks(shared):
     """Every recorded error answer, through HTTP and the SDK, is what its codec says of the bare body."""
     from rein_nb.providers.codecs import codec_for
 
-    wires = {"openai-chat": CHAT, "openai-responses": SDK_WIRES[1], "anthropic": MESSAGES, "google": GOOGLE, "deepseek": CHAT}
+    wires = {
+        "openai-chat": CHAT,
+        "openai-responses": SDK_WIRES[1],
+        "anthropic": MESSAGES,
+        "google": GOOGLE,
+        "deepseek": CHAT,
+    }
     seen = 0
     for folder, wire in wires.items():
         for path in recordings(folder):
@@ -329,7 +360,12 @@ async def test_recorded_errors_keep_their_kind_through_the_sdks(shared):
                 except ValueError:
                     body = reply["body"]
                 want = codec_for(llm.target().dialect).error(reply["status"], reply["headers"], body, llm.target())
-                assert (error.kind, error.status, error.code, error.message) == (want.kind, want.status, want.code, want.message), path
+                assert (error.kind, error.status, error.code, error.message) == (
+                    want.kind,
+                    want.status,
+                    want.code,
+                    want.message,
+                ), path
                 seen += 1
     assert seen > 15
 

@@ -86,7 +86,10 @@ _COUNT = st.none() | st.integers(0, 10**9)
 
 @given(
     counts=st.tuples(_COUNT, _COUNT, _COUNT, _COUNT, _COUNT),
-    details=st.dictionaries(st.sampled_from(["cache_write_1h_tokens", "input_audio_tokens", "web_search_requests", "nonsense"]), st.integers(0, 10**6)),
+    details=st.dictionaries(
+        st.sampled_from(["cache_write_1h_tokens", "input_audio_tokens", "web_search_requests", "nonsense"]),
+        st.integers(0, 10**6),
+    ),
     model=st.sampled_from(["gpt-4o", "claude-sonnet-4-5", "gpt-5-mini", "x", ""]),
     provider=st.sampled_from(["openai", "anthropic", "openrouter", "deepseek"]),
 )

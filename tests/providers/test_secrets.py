@@ -17,7 +17,12 @@ from rein_nb.testing.server import serve_recording
 from tests.providers.wires import CHAT, GOOGLE, MESSAGES, RESPONSES
 
 KEY = "sk-live-ABCDEF123456"
-HEADERS = {"x-api-key": "hdr-SECRET-9", "Authorization": "Bearer tok-SECRET", "cookie": "sid-SECRET", "api-key": "azure-SECRET"}
+HEADERS = {
+    "x-api-key": "hdr-SECRET-9",
+    "Authorization": "Bearer tok-SECRET",
+    "cookie": "sid-SECRET",
+    "api-key": "azure-SECRET",
+}
 
 
 def clean(text: str) -> None:
@@ -59,7 +64,9 @@ def test_C125_a_pickle_holds_no_key_and_finds_it_again_where_it_is_opened(monkey
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES, GOOGLE], ids=lambda wire: wire.provider)
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_C125_a_traceback_with_local_variables_shows_no_key(wire, streamed):
-    body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}. Also tok-SECRET.", "code": "invalid_api_key"}})
+    body = json.dumps(
+        {"error": {"message": f"Incorrect API key provided: {KEY}. Also tok-SECRET.", "code": "invalid_api_key"}}
+    )
     reply = {"status": 401, "headers": {"content-type": "application/json"}, "body": body}
     async with serve_recording(reply) as server:
         llm = LLM(Config(provider=wire.provider, model=wire.model, api_key=KEY, headers={**HEADERS}, max_retries=0,
@@ -103,7 +110,11 @@ async def test_C127_debug_logs_show_no_key(wire, http):
     try:
         failing = {"status": 401, "headers": {"content-type": "application/json", "set-cookie": "s=sid-SECRET"},
                    "body": json.dumps({"error": {"message": f"bad key {KEY}"}})}  # fmt: skip
-        fine = {"status": 200, "headers": {"content-type": "text/event-stream", "x-ratelimit-x": KEY}, "body": wire.stream}
+        fine = {
+            "status": 200,
+            "headers": {"content-type": "text/event-stream", "x-ratelimit-x": KEY},
+            "body": wire.stream,
+        }
         async with serve_recording([fine, failing]) as server:
             llm = LLM(Config(provider=wire.provider, model=wire.model, api_key=KEY, headers=HEADERS, max_retries=0,
                              base_url=server.base_url + wire.prefix))  # fmt: skip

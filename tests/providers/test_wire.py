@@ -65,7 +65,11 @@ async def test_the_key_is_sent_as_the_provider_wants_it(wire):
         await events_of(llm, "hi")
         await llm.aclose()
     headers = server.requests[0].headers
-    sent = {headers.get("authorization", "").removeprefix("Bearer "), headers.get("x-api-key"), headers.get("x-goog-api-key")}
+    sent = {
+        headers.get("authorization", "").removeprefix("Bearer "),
+        headers.get("x-api-key"),
+        headers.get("x-goog-api-key"),
+    }
     assert KEY in sent
     assert headers["x-team"] == "blue"
 
@@ -157,7 +161,9 @@ async def test_a_body_without_an_answer_is_a_typed_error(body):
 
 @pytest.mark.parametrize("wire", SDK_WIRES, ids=ids)
 async def test_an_error_object_inside_a_200(wire):
-    body = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded", "code": "overloaded"}})
+    body = json.dumps(
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded", "code": "overloaded"}}
+    )
     async with serve_recording(ok(body), repeat=True) as server:
         llm = wire.llm(server)
         assert (await events_of(llm, "hi"))[-1].completion.error.kind == "overloaded"
@@ -212,7 +218,9 @@ async def test_the_last_event_needs_no_blank_line(wire):
 @pytest.mark.parametrize("prefix", ["/v1", "/v1/", "", "/gateway/anthropic", "/gateway/v1"])
 async def test_base_urls_with_and_without_their_version(prefix):
     async with serve_recording(ok(MESSAGES.stream)) as server:
-        llm = LLM(Config(provider="anthropic", model="claude-sonnet-4-5", api_key=KEY, base_url=server.base_url + prefix))
+        llm = LLM(
+            Config(provider="anthropic", model="claude-sonnet-4-5", api_key=KEY, base_url=server.base_url + prefix)
+        )
         await events_of(llm, "hi")
         await llm.aclose()
     assert server.requests[0].path == prefix.rstrip("/").removesuffix("/v1") + "/v1/messages"
@@ -238,7 +246,12 @@ async def test_a_server_that_keeps_the_line_open_after_its_end_marker(http):
 
 
 async def test_headers_worth_keeping_come_with_the_completion():
-    headers = {"x-request-id": "req_1", "x-ratelimit-remaining-tokens": "17", "x-secret": "nothing", "content-type": "text/event-stream"}
+    headers = {
+        "x-request-id": "req_1",
+        "x-ratelimit-remaining-tokens": "17",
+        "x-secret": "nothing",
+        "content-type": "text/event-stream",
+    }
     async with serve_recording(ok(CHAT.stream, headers=headers)) as server:
         llm = CHAT.llm(server)
         completion = (await events_of(llm, "hi"))[-1].completion
@@ -272,7 +285,13 @@ async def test_hooks_see_the_response_and_every_wire_event():
 async def test_what_was_left_out_on_the_way_is_said(monkeypatch):
     async with serve_recording(ok(MESSAGES.stream)) as server:
         llm = MESSAGES.llm(server)
-        message = {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"type": "media", "kind": "video", "url": "https://example.org/v.mp4"}]}
+        message = {
+            "role": "user",
+            "parts": [
+                {"type": "text", "text": "hi"},
+                {"type": "media", "kind": "video", "url": "https://example.org/v.mp4"},
+            ],
+        }
         completion = (await events_of(llm, [message]))[-1].completion
         await llm.aclose()
     assert any("video" in warning for warning in completion.warnings)

@@ -35,7 +35,11 @@ class Wire:
         extra = {"opt_in": True} if self.provider == "antigravity" else {}
         return LLM(
             Config(
-                provider=self.provider, model=self.model, api_key=KEY, base_url=server.base_url + self.prefix, extra=extra,
+                provider=self.provider,
+                model=self.model,
+                api_key=KEY,
+                base_url=server.base_url + self.prefix,
+                extra=extra,
                 **config,
             )
         )
@@ -43,7 +47,13 @@ class Wire:
 
 def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o-2024-08-06", "choices": [choice]}
+    return {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "gpt-4o-2024-08-06",
+        "choices": [choice],
+    }
 
 
 _CHAT_USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
@@ -124,7 +134,13 @@ CODE_ASSIST = Wire(
 
 
 def _ollama(text: str, **more: Any) -> dict[str, Any]:
-    return {"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": {"role": "assistant", "content": text}, "done": False, **more}
+    return {
+        "model": "qwen3",
+        "created_at": "2026-01-01T00:00:00Z",
+        "message": {"role": "assistant", "content": text},
+        "done": False,
+        **more,
+    }
 
 
 _OLLAMA_DONE = {"done": True, "done_reason": "stop", "prompt_eval_count": 12, "eval_count": 3}
