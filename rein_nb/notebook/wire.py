@@ -56,6 +56,7 @@ class Encoder:
         self._sent: dict[tuple[str, str], Any] = {}
         self._folded: set[str] = set()
         self._footer = self._status = False
+        self._said = ""
 
     @property
     def dirty(self) -> bool:
@@ -184,8 +185,10 @@ class Encoder:
         out: list[WireOp] = []
         if self._footer:
             out.append(["f", self.pane, self._renderer.footer(self.state)])
-        if self._status:
-            out.append(["g", self.pane, self.state.status, self.words()])
+        words = self.words()
+        if self._status or words != self._said:
+            self._said = words
+            out.append(["g", self.pane, self.state.status, words])
         self._footer = self._status = False
         return out
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from rein_nb.agent import Agent
 from rein_nb.ir import MediaPart, ToolCall, ToolResult
+from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import ToolDefinitionError, Toolset
 from rein_nb.tools.builtin import READING, Root, toolset
 from rein_nb.tools.builtin.listing import matches
@@ -168,6 +170,17 @@ async def test_ls_glob_and_grep(tools: Toolset, root: Path) -> None:
     assert "not a regular expression" in (await use(tools, "grep", pattern="(")).text
 
 
+async def test_names_that_are_no_text_are_shown_and_can_be_stored(tools: Toolset, root: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(root) + b"/\xffname.txt")).write_text("hello\n")
+    except OSError:
+        pytest.skip("this file system takes only text as names")
+    for name, arguments in (("ls", {}), ("glob", {"pattern": "*name*"}), ("grep", {"pattern": "hello"})):
+        result = await use(tools, name, **arguments)
+        assert "\ufffdname.txt" in result.text
+        assert ToolResult.model_validate_json(result.model_dump_json()) == result
+
+
 async def test_a_regular_expression_that_never_ends_does_not_hold_up_the_process(
     tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +212,21 @@ def test_the_toolset_asks_for_approval_unless_it_is_told_otherwise(root: Path) -
         toolset("/", include=READING)
     with pytest.raises(FileNotFoundError):
         toolset(root / "nope", include=READING)
+
+
+async def test_an_agent_cannot_use_them_without_an_approval(root: Path) -> None:
+    def agent(**options: Any) -> Agent:
+        call = ToolCall(id="1", name="write", arguments={"path": "new.txt", "content": "x"})
+        return Agent(ScriptedProvider.llm(call, "done"), tools=toolset(root, include=("write",)), **options)
+
+    nobody = await agent().arun("go")
+    assert nobody.tool_runs[0].result.status == "denied"
+    assert not (root / "new.txt").exists()
+    asked: list[str] = []
+    allowed = await agent(approval=lambda call: not asked.append(call.name)).arun("go")
+    assert allowed.tool_runs[0].result.status == "ok"
+    assert asked == ["write"]
+    assert (root / "new.txt").read_text() == "x"
 
 
 async def test_a_relative_root_stays_where_it_was(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

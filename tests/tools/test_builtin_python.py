@@ -94,6 +94,15 @@ async def test_exceptions_are_text_with_the_line_and_without_the_tool_itself(pyt
     assert "ValueError: no repr" in bad_repr.text
 
 
+async def test_text_that_no_encoder_takes_can_be_stored(python: Tool) -> None:
+    result = await run(python, "print('a\\ud800b')\n'c\\ud800'")
+    assert result.text.startswith("a\ufffdb\n")
+    assert ToolResult.model_validate_json(result.model_dump_json()) == result
+    raised = await run(python, "raise ValueError('\\ud800')")
+    assert "ValueError: \ufffd" in raised.text
+    assert ToolResult.model_validate_json(raised.model_dump_json()) == raised
+
+
 async def test_await_works_at_the_top(python: Tool) -> None:
     result = await run(
         python, "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7\nprint(await f())\nawait f()"

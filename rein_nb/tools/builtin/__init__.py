@@ -40,6 +40,8 @@ def toolset(
 ) -> Toolset:
     """The built-in tools, for one folder.
 
+    The file tools and (under bubblewrap) `bash` are confined to the folder. `python` is not: it is the user's own session.
+
     Parameters
     ----------
     root

@@ -36,6 +36,9 @@ class NotConfinedWarning(UserWarning):
 class Bash:
     """Runs commands below a folder.
 
+    The sandbox holds while a command runs. What it has written into the folder (a script, a git hook, a notebook) can do more when
+    somebody runs it outside later.
+
     Parameters
     ----------
     root

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from rein_nb.ir import MediaPart
+from rein_nb.ir.base import clean_text
 
 MAX_CAPTURED = 2**20
 """Characters kept of what one call prints; the rest is counted and dropped."""
@@ -38,7 +39,7 @@ class Captured:
     def text(self) -> str:
         """What was printed."""
         dropped = self.size - MAX_CAPTURED
-        return "".join(self.pieces) + (
+        return clean_text("".join(self.pieces)) + (
             f"\n[... {dropped:,} further characters of output were dropped ...]" if dropped > 0 else ""
         )
 

@@ -97,13 +97,13 @@ class Files:
             found = listing.entries(here)
         marks = {"folder": "/", "link": "@", "special": "?"}
         lines = [
-            f"{entry.name}{marks.get(entry.kind, '')}" + (f"  {entry.size:,}" if entry.size is not None else "")
+            f"{entry.path}{marks.get(entry.kind, '')}" + (f"  {entry.size:,}" if entry.size is not None else "")
             for entry in found[: listing.MAX_ENTRIES]
         ]
         if len(found) > listing.MAX_ENTRIES:
             lines.append(f"[{len(found) - listing.MAX_ENTRIES:,} more]")
         details = [
-            {"name": entry.name, "kind": entry.kind, "size": entry.size} for entry in found[: listing.MAX_ENTRIES]
+            {"name": entry.path, "kind": entry.kind, "size": entry.size} for entry in found[: listing.MAX_ENTRIES]
         ]
         return ToolResult(
             tool_call_id=ctx.call.id, content="\n".join(lines) or "[the folder is empty]", details={"entries": details}

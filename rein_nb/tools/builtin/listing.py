@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rein_nb.ir.base import clean_text
 from rein_nb.tools.builtin.rooted import DIRECTORY_FLAGS, Root
 
 MAX_ENTRIES = 1_000
@@ -22,7 +23,19 @@ SKIPPED = frozenset(
 
 @dataclass(slots=True)
 class Entry:
-    """One name in a folder: `path` below the starting folder, the descriptor of its folder (valid while it is visited), and its kind."""
+    """One name in a folder.
+
+    Attributes
+    ----------
+    path
+        For people and models: below the starting folder, with what is no text replaced.
+    here, name
+        For opening it: the descriptor of its folder, valid while it is visited, and the name as it is.
+    kind
+        ``file``, ``folder``, ``link`` or ``special``.
+    size
+        Bytes, of files.
+    """
 
     path: str
     here: int
@@ -44,7 +57,7 @@ def entries(here: int, prefix: str = "") -> list[Entry]:
                 kind, size = "file", _size(item)
             else:
                 kind, size = "special", None
-            found.append(Entry(prefix + item.name, here, item.name, kind, size))
+            found.append(Entry(prefix + clean_text(item.name), here, item.name, kind, size))
     return sorted(found, key=lambda entry: entry.name)
 
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from rein_nb.ir import MediaPart, TextPart, ToolResult
+from rein_nb.ir.base import clean_text
 from rein_nb.stream import CancellationToken
 from rein_nb.tools.builtin.capture import Captured, captured_output, shell_of_user
 from rein_nb.tools.context import ToolContext
@@ -129,7 +130,7 @@ async def _awaited(value: Any, token: CancellationToken) -> Any:
 def _shown(value: Any) -> list[TextPart | MediaPart]:
     """The value as a notebook shows it: pictures and frames as such, anything else by its repr."""
     if isinstance(value, type) or not (is_frame(value) or hasattr(value, "savefig") or hasattr(value, "_repr_png_")):
-        text = repr(value)
+        text = clean_text(repr(value))
         if len(text) > MAX_REPR:
             text = f"{text[:MAX_REPR]}\n[... {len(text) - MAX_REPR:,} further characters of the repr ...]"
         return [TextPart(text=text)]
@@ -198,6 +199,6 @@ def _trace(failure: BaseException, filename: str) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
         trace = trace.tb_next
     try:
-        return "".join(traceback.format_exception(type(failure), failure, trace))
+        return clean_text("".join(traceback.format_exception(type(failure), failure, trace)))
     except Exception:
         return describe_error(failure)

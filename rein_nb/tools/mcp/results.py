@@ -8,6 +8,7 @@ import json
 from typing import Any, Literal, TypeAlias
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
+from rein_nb.ir.base import clean_json, clean_text
 
 Kind: TypeAlias = Literal["image", "audio", "video", "document"]
 
@@ -32,12 +33,14 @@ def to_tool_result(call: ToolCall, answer: Any, server: str, tool: str) -> ToolR
         details["structured"] = structured
     if resources:
         details["resources"] = resources
-    return ToolResult(tool_call_id=call.id, content=content, details=details, is_error=bool(answer.is_error))
+    return ToolResult(
+        tool_call_id=call.id, content=content, details=clean_json(details), is_error=bool(answer.is_error)
+    )
 
 
 def _part(block: Any, resources: list[dict[str, Any]]) -> TextPart | MediaPart:
     if block.type == "text":
-        return TextPart(text=block.text)
+        return TextPart(text=clean_text(block.text))
     if block.type in ("image", "audio"):
         return _media(block.data, block.mime_type, block.type)
     if block.type == "resource_link":
@@ -53,7 +56,7 @@ def _resource(resource: Any, resources: list[dict[str, Any]]) -> TextPart | Medi
     resources.append({"uri": str(resource.uri), "mime_type": resource.mime_type})
     text = getattr(resource, "text", None)
     if text is not None:
-        return TextPart(text=f"[resource {resource.uri}]\n{text}")
+        return TextPart(text=f"[resource {resource.uri}]\n{clean_text(text)}")
     mime = resource.mime_type or "application/octet-stream"
     family = mime.partition("/")[0]
     if family in ("image", "audio", "video") or mime == "application/pdf":
