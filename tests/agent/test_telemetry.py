@@ -175,7 +175,7 @@ async def test_a_failing_and_a_refused_tool_are_told_apart(spans: Spans) -> None
         return "never"
 
     llm = ScriptedProvider.llm([call("c1", "fails"), call("c2", "guarded"), call("c3", "unknown")], "done")
-    agent = Agent(llm, tools=[fails, guarded], approval=lambda call: False if call.name == "guarded" else True)
+    agent = Agent(llm, tools=[fails, guarded], approval=lambda call: call.name != "guarded")
     instrument(agent, spans.provider)
     await agent.arun("go")
     failed = spans.named("execute_tool fails")

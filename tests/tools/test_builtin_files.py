@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import threading
@@ -503,3 +504,25 @@ def test_no_descriptor_is_left_open(root: Path, traps: dict[str, str]) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     folder.close()
     assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_2000_made_up_paths_reach_nothing_outside(root: Path, outside: Path, traps: dict[str, str]) -> None:
+    """Whatever opens is a file below the root by the system's own resolution, and nothing outside is ever opened."""
+    folder = Root(root)
+    letters = random.Random(7)
+    names = [
+        "..", "..", ".", "", "sub", "in.txt", "deep.py", "link", "file_link", "rel_link", "climb", "chain_a", "up_link", "abs_in_link",
+        "s.txt", "ws", "ws-private", "in_link", "loop_a", "~", "etc", "passwd",
+    ]  # fmt: skip
+    opened = 0
+    for _ in range(2000):
+        path = "/".join(letters.choice(names) for _ in range(letters.randint(1, 6)))
+        path = letters.choice(["", "", "", "/", f"{root}/", f"{outside}/"]) + path
+        try:
+            with folder.open_file(path) as file:
+                content = file.read().decode()
+        except (OSError, ValueError):
+            continue
+        opened += 1
+        assert content in ("inside\n", "x = 1\ny = 2\n")
+    assert opened > 50
