@@ -1,0 +1,116 @@
+"""The tutorials without a model are saved with the outputs that executing them gives, and say that their data is a sample.
+
+``python -m tests.test_notebooks_saved [name ...]`` executes them and saves what they print (all by default).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support import REPO
+
+NOTEBOOKS = sorted((REPO / "notebooks").glob("0[3-9]_*.ipynb"))
+VOLATILE = re.compile(
+    r"\b\d+(\.\d+)? m?s\b"  # a duration that was measured
+    r"|/tmp|/home|/root|/Users|[A-Z]:\\"  # a path of the machine
+    r"|\b[0-9a-f]{12,}\b|0x[0-9a-f]{6,}"  # an id, an address
+    r"|\b20\d\d-\d\d-\d\d"  # a date
+)
+
+
+def execute(path: Path) -> Any:
+    """The notebook, executed by this interpreter, with nothing in it that differs from run to run."""
+    notebook: Any = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR"],
+    )
+    # The kernel runs this checkout, whether or not it is installed.
+    paths = [str(REPO), *filter(None, [os.environ.get("PYTHONPATH")])]
+    client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = joined(cell.outputs)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+    return notebook
+
+
+def joined(outputs: list[Any]) -> list[Any]:
+    """Outputs with what was printed in one piece: how it was cut depends on timing."""
+    out: list[Any] = []
+    for output in outputs:
+        if out and output.output_type == "stream" and out[-1].output_type == "stream" and out[-1].name == output.name:
+            out[-1].text += output.text
+        else:
+            out.append(output)
+    return out
+
+
+def shown(cell: Any) -> list[dict[str, Any]]:
+    """A cell's outputs as data, whichever form the file gives texts in."""
+    return [dict(output) for output in cell.get("outputs", [])]
+
+
+def source_of(path: Path) -> str:
+    return "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+
+
+def test_there_are_such_tutorials() -> None:
+    assert len(NOTEBOOKS) >= 3
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_is_saved_with_the_outputs_that_it_gives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY", "GEMINI_API_KEY", "REIN_NB_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    saved: Any = nbformat.read(path, as_version=4)
+    executed = execute(path)
+    for number, (before, after) in enumerate(zip(saved.cells, executed.cells, strict=True)):
+        assert shown(before) == shown(after), f"{path.name}, cell {number}: save it anew (see the top of this file)"
+    assert [cell.get("execution_count") for cell in saved.cells] == [c.get("execution_count") for c in executed.cells]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorials_outputs_have_no_time_id_or_path(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in shown(cell):
+            assert output["output_type"] != "error"
+            assert output.get("name") != "stderr"
+            text = str(output.get("text", "")) + "".join(map(str, output.get("data", {}).values()))
+            assert VOLATILE.search(text) is None, text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_says_what_you_will_have_and_that_its_data_is_a_sample(path: Path) -> None:
+    first = nbformat.read(path, as_version=4).cells[0].source
+    assert "At the end of this notebook you will have" in first
+    assert "scripted" in first
+    assert "local/" not in source_of(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["took 0.31 s", "12 ms", "in /tmp/x", "id 0123456789abcdef", "at 0x7f00aa11", "2026-01-01"]
+)
+def test_the_check_for_times_ids_and_paths_finds_them(text: str) -> None:
+    assert VOLATILE.search(text)
+
+
+if __name__ == "__main__":
+    for path in NOTEBOOKS:
+        if not sys.argv[1:] or path.stem in sys.argv[1:]:
+            nbformat.write(execute(path), path)
+            print("saved", path.relative_to(REPO))
