@@ -7,7 +7,7 @@ import re
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 JSON: TypeAlias = Any
 """Any JSON value: dict, list, str, int, float, bool or None."""
@@ -33,6 +33,16 @@ class Data(BaseModel):
         ser_json_inf_nan="strings",
         protected_namespaces=(),
     )
+
+    def model_dump_json(self, **options: Any) -> str:
+        """As pydantic's; an unpaired surrogate (a Windows console, a tool's output) becomes U+FFFD instead of an error."""
+        try:
+            return super().model_dump_json(**options)
+        except PydanticSerializationError:
+            indent = options.pop("indent", None)
+            plain = clean_json(super().model_dump(mode="json", **options))
+            separators = None if indent else (",", ":")
+            return json.dumps(plain, ensure_ascii=False, indent=indent, separators=separators)
 
 
 def clean_text(text: str) -> str:

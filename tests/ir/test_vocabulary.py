@@ -172,6 +172,16 @@ def test_C104_surrogates() -> None:
     assert loads('"\\ud83c\\udf0a"') == "\U0001f30a"
 
 
+def test_C104_saving_never_fails_on_half_a_character() -> None:
+    half = "a\ud800"
+    message = Message(role="assistant", parts=[TextPart(text=half), ToolCall(id="1", name="f", arguments={"k": [half]})])
+    again = Message.model_validate_json(message.model_dump_json())
+    assert again.text == "a\ufffd"
+    assert again.tool_calls[0].arguments == {"k": ["a\ufffd"]}
+    result = ToolResult(tool_call_id="1", content=half, details={"x": half})
+    assert ToolResult.model_validate_json(result.model_dump_json(indent=1)).details == {"x": "a\ufffd"}
+
+
 def test_every_error_kind_has_its_class_and_carries_the_completion() -> None:
     partial = Completion(message=Message(role="assistant", content="half"))
     for kind, cls in ERROR_CLASSES.items():
