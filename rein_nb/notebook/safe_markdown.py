@@ -201,7 +201,7 @@ def safe_markdown(source: str) -> str:
     Examples
     --------
     >>> safe_markdown("**hi** <img src=x> ![p](https://a.example/p.png)")
-    '**hi** &lt;img src=x&gt; image: p (<https://a.example/p.png>)'
+    '**hi** &lt;img src=x> image: p (<https://a.example/p.png>)'
     """
     references: dict[str, Any] = {}
     out: list[str] = []

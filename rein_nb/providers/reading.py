@@ -8,6 +8,7 @@ tells, since content types are often wrong. Asked for one document, some servers
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -34,6 +35,9 @@ DOCUMENT = "(document)"
 
 DRAIN_S = 0.05
 """How long the end of the bytes is waited for after the wire's own end marker, so that the connection can be used again."""
+
+_EVENT_FIELD = re.compile(rb"\s*(?:\xef\xbb\xbf)?(?:data|event|id|retry)?\s*:")
+"""How an event stream begins, be its first event cut short or not."""
 
 _EXCERPT = 500
 """Characters of an unreadable body that an error carries."""
@@ -97,7 +101,7 @@ async def stream_deltas(
                 more = await _next(chunks, None)
                 out = read(feed(more)) if more else []
         out = read([frame for frame in parser.close() if not _cut_short(frame[1])])
-        if not reader.any and head.strip() and not head.lstrip().startswith(b":"):
+        if not reader.any and head.strip() and not _EVENT_FIELD.match(head):
             raise malformed("something that is no event stream came instead of an answer", head, target, status)
         out += decoder.close()
         yield out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ FILES = ("recordings/test_it/test_default_a_b.jsonl", "own/named.jsonl")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    # Where the package is installed, pytest loads its plugins by itself.
+    installed = any(point.name == "rein_nb" for point in entry_points(group="pytest11"))
     return pytester.runpytest_inprocess(
-        "-p",
-        "rein_nb.pytest_plugin",
+        *(() if installed else ("-p", "rein_nb.pytest_plugin")),
         "-p",
         "no:cacheprovider",
         "--strict-markers",

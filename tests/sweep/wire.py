@@ -7,6 +7,7 @@ import collections
 import contextlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -98,3 +99,10 @@ def wire(delay_s: float = 0.0, headers: str = "") -> Iterator[Wire]:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
+
+
+if __name__ == "__main__":
+    # Answers until its standard input ends; the argument is the delay in seconds.
+    with wire(float(sys.argv[1])) as served:
+        print(served.url, flush=True)
+        sys.stdin.read()
