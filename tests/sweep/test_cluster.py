@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import signal
@@ -22,8 +23,9 @@ from rein_nb.llm import LLM, Config
 from rein_nb.testing import ScriptedProvider
 from tests.sweep.wire import wire
 
+distributed: Any
 try:
-    import distributed
+    distributed = importlib.import_module("distributed")
 except ImportError:  # told by each test that needs it
     distributed = None
 

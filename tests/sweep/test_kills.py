@@ -56,6 +56,10 @@ SWEEPER = """
 """Forks a sweeping process for each line it reads, so that only the first has to import anything."""
 
 
+def llm_of(url: str) -> LLM:
+    return LLM(Config(provider="openai-chat", model="gpt-4o-mini", api_key="not-a-key", base_url=url))
+
+
 def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_under_way(tmp_path: Path) -> None:
     rng = random.Random(int(os.environ.get("REIN_NB_SEED", "11")))
     path = tmp_path / "k.sqlite3"
@@ -96,7 +100,7 @@ def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_un
                     if cell.state == "done":
                         kept.setdefault(cell.prompt, server.asked[cell.prompt])
             nursery.stdin.close()
-        llm = LLM(Config(provider="openai-chat", model="gpt-4o-mini", api_key="not-a-key", base_url=server.url))
+        llm = llm_of(server.url)
         rows = [f"p{n}" for n in range(CELLS)]
         last = sweep(rows, llm, store=path, concurrency=CONCURRENCY, progress=False)
     results = last.results
@@ -116,7 +120,6 @@ def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_un
 
 
 def test_rate_headers_of_a_wire_hold_the_next_requests_back(tmp_path: Path) -> None:
-    llm_of = lambda url: LLM(Config(provider="openai-chat", model="gpt-4o-mini", api_key="not-a-key", base_url=url))  # noqa: E731
     with wire(headers="x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 200ms\r\n") as server:
         began = time.perf_counter()
         sweep(["a", "b", "c", "d"], llm_of(server.url), store=tmp_path / "r.sqlite3", concurrency=1, progress=False)

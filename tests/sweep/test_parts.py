@@ -11,6 +11,7 @@ import pytest
 from rein_nb.agent.result import AgentResult
 from rein_nb.compare.sweep import scorers, stats
 from rein_nb.compare.sweep.dataset import fill
+from rein_nb.compare.sweep.journal import Score
 from rein_nb.compare.sweep.rates import Limiter, RateLimit, allowances
 from rein_nb.ir import Message
 from rein_nb.testing import ScriptedProvider
@@ -158,11 +159,11 @@ async def test_a_scorer_of_ones_own_may_fail_and_may_be_asynchronous() -> None:
         {"later": later, "broken": broken, "wordy": wordy, "nan": lambda a, r: math.nan, "none": lambda a, r: None}
     )
     found = {scorer.name: await scorers.apply(scorer, answer("x"), {}) for scorer in made}
-    assert found["later"] == scorers.Score(1.0, details={"why": "x"})
+    assert found["later"] == Score(1.0, details={"why": "x"})
     assert "ZeroDivisionError" in str(found["broken"].error)
     assert "not str" in str(found["wordy"].error)
     assert "finite" in str(found["nan"].error)
-    assert found["none"] == scorers.Score(None)
+    assert found["none"] == Score(None)
     missing = await scorers.apply(scorers.exact("gold"), answer("x"), {"expected": "x"})
     assert "no field 'gold'" in str(missing.error)
 

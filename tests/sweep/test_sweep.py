@@ -26,8 +26,13 @@ def upper(request: Request) -> str:
     return request.messages[-1].text.upper()
 
 
+def requests(llm: Any) -> list[Request]:
+    found: list[Request] = llm.backend.requests
+    return found
+
+
 def asked(llm: Any) -> int:
-    return len(llm.backend.requests)
+    return len(requests(llm))
 
 
 @pytest.fixture
@@ -48,9 +53,9 @@ def test_every_row_model_variant_and_repeat_is_asked_once(store: Path) -> None:
     assert set(df["state"]) == {"done"}
     assert set(df["attempts"]) == {1}
     assert df.groupby(["model", "variant", "repeat", "row"]).size().eq(1).all()
-    with_system = [r for r in a.backend.requests if r.messages[0].role == "system"]
+    with_system = [r for r in requests(a) if r.messages[0].role == "system"]
     assert len(with_system) == 12
-    assert sum(r.options.temperature == 1.0 for r in a.backend.requests) == 12
+    assert sum(r.options.temperature == 1.0 for r in requests(a)) == 12
 
 
 def test_a_second_call_asks_nothing_and_gives_the_same_frame(store: Path) -> None:
@@ -178,7 +183,7 @@ def test_a_judges_answers_are_paid_once_and_count_against_the_budget(store: Path
     assert found.spent[0] == pytest.approx(0.66)
     score = found.results[0].scores["judge"]
     assert (score.value, score.details) == (0.5, {"reason": "fine"})
-    shown = judge.backend.requests[0].messages[-1].text
+    shown = requests(judge)[0].messages[-1].text
     assert "W0" in shown and "Is it good?" in shown  # noqa: PT018
     found = sweep(
         ROWS,
@@ -192,6 +197,16 @@ def test_a_judges_answers_are_paid_once_and_count_against_the_budget(store: Path
     )
     assert found.stop_reason == "budget_usd"
     assert asked(judge) == 8
+
+
+def test_a_judge_that_failed_is_asked_again_on_demand(store: Path) -> None:
+    llm = ScriptedProvider.llm("x", repeat=True)
+    judge = ScriptedProvider.llm('{"score": 1}', fault="overloaded", fault_times=1, repeat=True)
+    given: dict[str, Any] = {"scorers": scorers.judge(judge, "Good?"), "store": store, "progress": False}
+    assert "the judge failed" in sweep(["p"], llm, **given).frame()["score_error.judge"][0]
+    assert sweep(["p"], llm, **given).results[0].scores["judge"].value is None
+    assert sweep(["p"], llm, retry_errors=True, **given).results[0].scores["judge"].value == 1.0
+    assert (asked(llm), asked(judge)) == (1, 2)
 
 
 def test_tools_and_agents_run_whole(store: Path) -> None:
@@ -218,7 +233,7 @@ async def test_asweep_in_a_foreign_loop_gives_the_same(store: Path) -> None:
     llm = ScriptedProvider.llm(upper, repeat=True)
     found = await asweep(ROWS, llm, prompt="{word}", store=store, progress=False, temperature=0.5)
     assert found.frame()["text"].tolist() == [row["expected"] for row in ROWS]
-    assert llm.backend.requests[0].options.temperature == 0.5  # type: ignore[attr-defined]
+    assert requests(llm)[0].options.temperature == 0.5
 
 
 async def test_a_cancelled_sweep_says_so_and_resumes(store: Path) -> None:

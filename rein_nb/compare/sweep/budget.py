@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-StopReason: TypeAlias = Literal["completed", "budget_usd", "budget_tokens", "stopped", "cancelled"]
+StopReason: TypeAlias = Literal["completed", "budget_usd", "budget_tokens", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)

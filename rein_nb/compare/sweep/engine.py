@@ -57,7 +57,7 @@ class Local:
 
 
 class _Stopped(Exception):
-    """No more requests: the budget is used up, or somebody stopped the sweep."""
+    """No more requests: the budget is used up."""
 
 
 @dataclass(slots=True)
@@ -94,14 +94,6 @@ class Job:
     _stopping: asyncio.Event = field(init=False)
     _open: set[str] = field(default_factory=set)
     _scored: dict[tuple[str, str], str] = field(default_factory=dict)
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def stop(self) -> None:
-        """End in order, from any thread: what is under way is finished, nothing else begins."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop, "stopped")
-        else:
-            self.stop_reason = "stopped"
 
     def _stop(self, reason: StopReason) -> None:
         self.stop_reason = self.stop_reason or reason
@@ -110,7 +102,6 @@ class Job:
     async def run(self) -> None:
         """Ask what is open, score what is unscored, and say in the journal why it ended."""
         self._stopping = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="rein_nb-journal")
         try:
             await self._prepare()
@@ -121,7 +112,6 @@ class Job:
             self.journal.stopped("cancelled")
             raise
         finally:
-            self._loop = None
             self._disk.shutdown(wait=True)
             self.performer.close()
 
@@ -135,7 +125,7 @@ class Job:
         self._open = await self._on_disk(self.journal.keys, "pending", "running")
         if self.retry_errors:
             self._open |= failed
-        self._scored = await self._on_disk(self.journal.scored)
+        self._scored = await self._on_disk(self.journal.scored, failed=not self.retry_errors)
         for cell in self.cells:
             if cell.key in self._open or (cell.key not in failed and self._missing(cell)):
                 self._lane(cell.work.provider).queue.append(cell)

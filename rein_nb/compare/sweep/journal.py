@@ -207,10 +207,11 @@ class Journal:
 
     # -- scores -----------------------------------------------------------------------------------
 
-    def scored(self) -> dict[tuple[str, str], str]:
-        """By key and scorer: what finished scores were made by."""
+    def scored(self, *, failed: bool) -> dict[tuple[str, str], str]:
+        """By key and scorer: what finished scores were made by; those that failed too, if `failed`."""
         rows = self._database.read(
-            "SELECT key, scorer, made_by FROM sweep_scores WHERE sweep = ? AND done = 1", (self.name,)
+            "SELECT key, scorer, made_by FROM sweep_scores WHERE sweep = ? AND done = 1 AND (error IS NULL OR ?)",
+            (self.name, failed),
         )
         return {(row[0], row[1]): row[2] for row in rows}
 

@@ -93,7 +93,7 @@ class Sweep:
             for state, word in (("error", "failed"), ("running", "running"))
             if counts.get(state)
         ]
-        facts.append(f"{usd:.4f} USD, {tokens} tokens")
+        facts.append(f"{usd:.4f} USD, {tokens} tokens" if usd else f"{tokens} tokens")
         return f"Sweep({self.name!r}: {', '.join(facts)}; {self.stop_reason or 'not ended'})"
 
     @property

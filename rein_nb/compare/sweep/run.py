@@ -90,7 +90,7 @@ def sweep(
     resume
         False forgets what the store has under this name, and asks everything.
     retry_errors
-        Ask cells again that ended in an error.
+        Ask cells again that ended in an error, and scorers that failed.
     stream
         Stream the answers, so that there are times to the first token; costs some throughput. Runs with tools always stream.
     progress

@@ -14,7 +14,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from rein_nb.agent.result import AgentResult
 from rein_nb.compare.sweep.dataset import Row
@@ -22,9 +22,6 @@ from rein_nb.compare.sweep.journal import Score
 from rein_nb.ir import Completion, ProviderError, redact
 from rein_nb.ir.base import loads
 from rein_nb.llm import LLM
-
-Judgement: TypeAlias = "float | int | bool | Mapping[str, Any] | Score | None"
-"""What a scorer may return: a number, None, a dict with ``value`` and further details, or a `Score`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,8 @@ class Scorer:
     name
         The frame's column is ``score.<name>``.
     score
-        Called with the answer and the row; may be a coroutine function.
+        Called with the answer and the row, may be a coroutine function, and gives a number, None, a dict with ``value`` and details, or a
+        `Score`.
     made_by
         What the score depends on: a stored score is kept while this is equal. For a function of your own it is the name, so give it another
         name to have it computed anew.
