@@ -181,7 +181,8 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
             continue
         if not shown:
             shown = True
-            run.emit(MessageStart(message=event.partial))
+            # Still empty: what comes is told by the updates, once.
+            run.emit(MessageStart(message=event.partial.model_copy(update={"parts": []})))
         run.emit(MessageUpdate(event=event))
     if completion is None:
         raise RuntimeError("the model call ended without a terminal event")

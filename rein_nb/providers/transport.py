@@ -14,6 +14,7 @@ import asyncio
 import atexit
 import functools
 import importlib.util
+import os
 import json
 import logging
 import ssl
@@ -335,7 +336,9 @@ def _http_timeouts(timeouts: Timeouts) -> Any:
 
 
 def fast_http_installed() -> bool:
-    """Whether the SDKs' aiohttp backend can be used (extra ``fast``)."""
+    """Whether the SDKs' aiohttp backend is used: where it is installed (extra ``fast``), unless ``REIN_NB_TRANSPORT`` is ``default``."""
+    if os.environ.get("REIN_NB_TRANSPORT") == "default":
+        return False
     return importlib.util.find_spec("aiohttp") is not None
 
 
@@ -426,9 +429,10 @@ def _make_openai(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
     if spec.price_id != "openai":
         # The SDK reads these from the environment; they are OpenAI's business only.
         headers = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit(), **headers}
-    if endpoint.key is None and not any(name.lower() == "authorization" for name in headers):
+    keyless = endpoint.key is None and not any(name.lower() == "authorization" for name in headers)
+    if keyless:
         headers["Authorization"] = openai.Omit()
-    return _with_templates(openai.AsyncOpenAI)(
+    client = _with_templates(openai.AsyncOpenAI)(
         api_key=endpoint.key or _NO_KEY,
         base_url=endpoint.base_url,
         max_retries=0,
@@ -436,6 +440,14 @@ def _make_openai(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
         default_headers=headers,
         http_client=_http_client(openai, config),
     )
+    if keyless:
+        # The SDK looks for the omitted header in the request's own headers alone, and would refuse to send without a key.
+        client._validate_headers = _no_check
+    return client
+
+
+def _no_check(*_: Any, **__: Any) -> None:
+    """In place of a check that would ask for a key."""
 
 
 def _make_anthropic(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:

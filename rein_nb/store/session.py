@@ -245,7 +245,7 @@ class Session:
                 "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (child, now, now, scrub(name), target, self.id, target),
             )
-            copied = db.execute(
+            db.execute(
                 """
                 WITH RECURSIVE path (id) AS (
                     SELECT :head UNION ALL
@@ -259,8 +259,9 @@ class Session:
                 ) ORDER BY e.seq
                 """,
                 {"head": target, "session": self.id, "child": child},
-            ).rowcount
-            db.execute("UPDATE sessions SET entries = ? WHERE id = ?", (copied, child))
+            )
+            # `rowcount` is -1 for an INSERT that begins with WITH.
+            db.execute("UPDATE sessions SET entries = changes() WHERE id = ?", (child,))
         return Session(self.store, child)
 
     def label(self, name: str, at: str | Entry | int | None = None) -> Entry:

@@ -306,3 +306,9 @@ def test_data_is_plain_json_text_in_the_file(store: Store) -> None:
     rows = store.database.read("SELECT data FROM entries")
     assert json.loads(rows[0][0])["message"]["parts"][0]["text"] == "héllo"
     assert "héllo" in rows[0][0]
+
+
+def test_a_fork_counts_the_entries_it_took_over(tmp_path: Path) -> None:
+    session = Session.new(store=tmp_path / "store.db")
+    session.extend([Message(role="user", content="a"), Message(role="assistant", content="b")])
+    assert session.fork().entry_count == 2
