@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rein_nb import aio
 from rein_nb.agent import Agent
 from rein_nb.compare.sweep import Sweep, scorers, sweep
 from rein_nb.compare.sweep.cluster import payload
@@ -57,7 +58,8 @@ def test_a_cluster_gives_equal_rows_and_a_killed_worker_repeats_only_what_it_was
     rows = [{"q": f"p{n}", "expected": "fine"} for n in range(60)]
     given: dict[str, Any] = {"prompt": "{q}", "scorers": scorers.exact(), "progress": False}
     with wire(delay_s=0.05) as server:
-        here = sweep(rows, llm(server.url), store=tmp_path / "here.sqlite3", **given).frame()
+        model = llm(server.url)
+        here = sweep(rows, model, store=tmp_path / "here.sqlite3", **given).frame()
         server.asked.clear()
         server.authorizations.clear()
         victim = client.submit(os.getpid, pure=False).result()
@@ -69,8 +71,9 @@ def test_a_cluster_gives_equal_rows_and_a_killed_worker_repeats_only_what_it_was
 
         killer = threading.Thread(target=kill)
         killer.start()
-        there = sweep(rows, llm(server.url), store=tmp_path / "there.sqlite3", executor=client, concurrency=6, **given)
+        there = sweep(rows, model, store=tmp_path / "there.sqlite3", executor=client, concurrency=6, **given)
         killer.join(10)
+        aio.run_sync(model.aclose())
     df = there.frame()
     same = ["key", "row", "model", "variant", "repeat", "state", "text", "tokens", "cost_usd", "score.exact", "data.q"]
     assert df[same].equals(here[same])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import signal
@@ -13,8 +14,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from rein_nb import aio
 from rein_nb.compare.sweep import Sweep, sweep
 from rein_nb.llm import LLM, Config
 from rein_nb.store import Store
@@ -56,8 +59,13 @@ SWEEPER = """
 """Forks a sweeping process for each line it reads, so that only the first has to import anything."""
 
 
-def llm_of(url: str) -> LLM:
-    return LLM(Config(provider="openai-chat", model="gpt-4o-mini", api_key="not-a-key", base_url=url))
+@contextlib.contextmanager
+def llm_of(url: str) -> Iterator[LLM]:
+    llm = LLM(Config(provider="openai-chat", model="gpt-4o-mini", api_key="not-a-key", base_url=url))
+    try:
+        yield llm
+    finally:
+        aio.run_sync(llm.aclose())
 
 
 def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_under_way(tmp_path: Path) -> None:
@@ -100,9 +108,9 @@ def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_un
                     if cell.state == "done":
                         kept.setdefault(cell.prompt, server.asked[cell.prompt])
             nursery.stdin.close()
-        llm = llm_of(server.url)
         rows = [f"p{n}" for n in range(CELLS)]
-        last = sweep(rows, llm, store=path, concurrency=CONCURRENCY, progress=False)
+        with llm_of(server.url) as llm:
+            last = sweep(rows, llm, store=path, concurrency=CONCURRENCY, progress=False)
     results = last.results
     assert [cell.prompt for cell in results] == rows
     assert all(cell.state == "done" and cell.result is not None and cell.result.text == "fine" for cell in results)
@@ -120,12 +128,15 @@ def test_kill_at_any_moment_keeps_what_was_answered_and_repeats_only_what_was_un
 
 
 def test_rate_headers_of_a_wire_hold_the_next_requests_back(tmp_path: Path) -> None:
-    with wire(headers="x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 200ms\r\n") as server:
+    with (
+        wire(headers="x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 200ms\r\n") as server,
+        llm_of(server.url) as llm,
+    ):
         began = time.perf_counter()
-        sweep(["a", "b", "c", "d"], llm_of(server.url), store=tmp_path / "r.sqlite3", concurrency=1, progress=False)
+        sweep(["a", "b", "c", "d"], llm, store=tmp_path / "r.sqlite3", concurrency=1, progress=False)
         assert time.perf_counter() - began >= 0.6
-    with wire(delay_s=0.05) as server:
+    with wire(delay_s=0.05) as server, llm_of(server.url) as llm:
         sweep(
-            [f"p{n}" for n in range(12)], llm_of(server.url), store=tmp_path / "c.sqlite3", concurrency={"openai-chat": 3}, progress=False
+            [f"p{n}" for n in range(12)], llm, store=tmp_path / "c.sqlite3", concurrency={"openai-chat": 3}, progress=False
         )  # fmt: skip
         assert server.most_at_once == 3
