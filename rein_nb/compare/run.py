@@ -248,7 +248,9 @@ async def _cell(job: _Job, column: ModelColumn, cell: Cell) -> None:
         if cell.result is None:
             raise RuntimeError("the run ended without saying how")
     except Exception as exc:
-        cell.result = _failed(column.label, messages, exc, started_at)
+        # A run that began has told its end; the exception then says the same once more.
+        if cell.result is None:
+            cell.result = _failed(column.label, messages, exc, started_at)
 
 
 def _failed(label: str, messages: list[Message], exc: Exception, started_at: float) -> AgentResult:

@@ -14,9 +14,9 @@ import asyncio
 import atexit
 import functools
 import importlib.util
-import os
 import json
 import logging
+import os
 import ssl
 import threading
 import weakref

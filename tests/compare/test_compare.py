@@ -21,6 +21,7 @@ from rein_nb.agent import Agent
 from rein_nb.agent.events import AgentEnd
 from rein_nb.compare import Comparison, Stops, acompare, compare, set_factory
 from rein_nb.ir import MediaPart, Message, TextPart, ToolCall, Usage
+from rein_nb.llm import LLM
 from rein_nb.testing.scripted import ScriptedProvider
 from tests.support import REPO
 
@@ -354,3 +355,15 @@ def test_to_parquet_writes_every_frame_without_secrets(tmp_path: Path) -> None:
 
 def test_the_room_itself_can_be_called() -> None:
     assert room("go", {"a": llm(["fine"])}).result("a").text == "fine"  # type: ignore[operator]
+
+
+def test_a_request_that_no_model_could_take_is_one_row() -> None:
+    refuses = LLM.named(
+        "anthropic/claude-sonnet-4-5", api_key="not-a-key-00000000", base_url="http://127.0.0.1:9", max_retries=0
+    )
+    found = compare(["hi"], models={"good": ScriptedProvider.llm("x"), "bad": refuses}, options={"seed": 3})
+    rows = found.runs.set_index("label")
+    assert len(found.runs) == 2
+    assert rows.loc["bad", "error_kind"] == "bad_request"
+    assert rows.loc["bad", "prompt_index"] == 0
+    assert "seed" in rows.loc["bad", "error"]

@@ -10,9 +10,18 @@ from rein_nb.testing.server import serve_recording
 BODY = 'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-@pytest.mark.parametrize("provider", ["openai-compatible", "vllm", "llamacpp", "lmstudio", "ollama-chat", "litellm-proxy"])
+@pytest.mark.parametrize(
+    "provider", ["openai-compatible", "vllm", "llamacpp", "lmstudio", "ollama-chat", "litellm-proxy"]
+)
 async def test_a_server_without_keys_is_asked_without_one(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "REIN_NB_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY", "LMSTUDIO_API_KEY", "OLLAMA_API_KEY"):
+    for name in (
+        "OPENAI_API_KEY",
+        "REIN_NB_API_KEY",
+        "VLLM_API_KEY",
+        "LLAMA_API_KEY",
+        "LMSTUDIO_API_KEY",
+        "OLLAMA_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
     async with serve_recording({"body": BODY}, repeat=True) as server:
         llm = LLM(Config(provider=provider, model="m", base_url=server.base_url + "/v1", max_retries=0))
