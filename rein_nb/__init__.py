@@ -30,6 +30,7 @@ _WHERE: dict[str, tuple[str, ...]] = {
     "rein_nb.store": ("RecordingMiss", "Session", "Store", "StoreError", "record", "replay"),
     "rein_nb.frames": ("messages_from_frame", "to_frame"),
     "rein_nb.compare": ("Comparison", "acompare", "compare"),
+    "rein_nb.compare.sweep": ("Sweep", "asweep", "scorers", "sweep"),
     "rein_nb.notebook": ("allow_nested_loops", "load_ipython_extension", "unload_ipython_extension"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
@@ -57,6 +58,18 @@ if TYPE_CHECKING:
     )
     from rein_nb.compare import (
         compare as compare,
+    )
+    from rein_nb.compare.sweep import (
+        Sweep as Sweep,
+    )
+    from rein_nb.compare.sweep import (
+        asweep as asweep,
+    )
+    from rein_nb.compare.sweep import (
+        scorers as scorers,
+    )
+    from rein_nb.compare.sweep import (
+        sweep as sweep,
     )
     from rein_nb.frames import (
         messages_from_frame as messages_from_frame,

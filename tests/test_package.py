@@ -26,7 +26,9 @@ def test_every_direct_dependency_is_pinned() -> None:
         wanted += extra
     wanted += project["dependency-groups"]["dev"]
     names = {re.match(r"[A-Za-z0-9._-]+", item)[0].lower().replace("_", "-") for item in wanted} - {"rein-nb"}
-    pinned = {pin.partition("==")[0].lower().replace("_", "-") for pin in project["tool"]["uv"]["constraint-dependencies"]}
+    pinned = {
+        pin.partition("==")[0].lower().replace("_", "-") for pin in project["tool"]["uv"]["constraint-dependencies"]
+    }
     assert names - pinned == set()
 
 

@@ -44,18 +44,28 @@ TOOLS = [Tool(quick), Tool(threaded), Tool(broken)]
 SCRIPTS: list[list[Any]] = [
     ["just ", "text"],
     [["look ", call("a", "quick", i=1), call("b", "quick", i=2)], ["done"]],
-    [[ThinkingPart(text="hm", signature="s"), call("a", "threaded", i=1), call("b", "broken", i=2)], [call("c", "quick", i=3)], ["end"]],
+    [
+        [ThinkingPart(text="hm", signature="s"), call("a", "threaded", i=1), call("b", "broken", i=2)],
+        [call("c", "quick", i=3)],
+        ["end"],
+    ],
     [[call("a", "nope"), call("b", "quick", i="x"), call("c", "threaded", i=1)], ["so ", "be it"]],
     [[call(str(n), ("quick", "threaded", "broken")[n % 3], i=n) for n in range(6)], [call("z", "quick", i=9)], ["fin"]],
 ]
 
 
 def flat(script: list[Any]) -> list[Any]:
-    return [list(turn) if isinstance(turn, list) else turn for turn in (script if isinstance(script[0], list) else [script])]
+    return [
+        list(turn) if isinstance(turn, list) else turn for turn in (script if isinstance(script[0], list) else [script])
+    ]
 
 
 def new_agent(script: list[Any], **options: Any) -> Agent:
-    return Agent(scripted(*flat(script), **{k: options.pop(k) for k in ("fault", "fault_times") if k in options}), TOOLS, **options)
+    return Agent(
+        scripted(*flat(script), **{k: options.pop(k) for k in ("fault", "fault_times") if k in options}),
+        TOOLS,
+        **options,
+    )
 
 
 async def event_count(script: list[Any]) -> int:

@@ -31,7 +31,13 @@ def result(id: str, text: str) -> Message:
 LONG = [
     message
     for n in range(6)
-    for message in (user(f"q{n}"), said("", call(f"a{n}", "f"), call(f"b{n}", "f")), result(f"a{n}", "x" * 700), result(f"b{n}", "y"), said(f"a{n}"))
+    for message in (
+        user(f"q{n}"),
+        said("", call(f"a{n}", "f"), call(f"b{n}", "f")),
+        result(f"a{n}", "x" * 700),
+        result(f"b{n}", "y"),
+        said(f"a{n}"),
+    )
 ]
 
 
@@ -76,7 +82,10 @@ async def test_dropping_leaves_a_visible_note_and_the_task() -> None:
     view = done.view(LONG)
     assert "left out" in view[0].text
     assert_valid(view)
-    one_turn = [user("the task"), *[m for n in range(6) for m in (said("", call(f"{n}", "f")), result(f"{n}", "x" * 700))]]
+    one_turn = [
+        user("the task"),
+        *[m for n in range(6) for m in (said("", call(f"{n}", "f")), result(f"{n}", "x" * 700))],
+    ]
     inside = await compact(one_turn, Compaction(), Context(), 300, never)
     assert inside is not None
     view = inside.view(one_turn)

@@ -64,7 +64,10 @@ async def test_a_sync_run_inside_an_async_tool_of_a_background_run_is_refused_in
 
 
 async def test_runs_at_the_same_time_do_not_mix_their_messages() -> None:
-    agent = Agent(scripted(*[turn for _ in range(4) for turn in ([call("1", "add", a=1, b=2)],)], *["done"] * 4, delay_s=0.002), [add])
+    agent = Agent(
+        scripted(*[turn for _ in range(4) for turn in ([call("1", "add", a=1, b=2)],)], *["done"] * 4, delay_s=0.002),
+        [add],
+    )
     await asyncio.gather(*(agent.arun(f"q{n}") for n in range(4)))
     assert_valid(agent.messages)
     assert len(agent.messages) == 16
@@ -200,7 +203,9 @@ async def test_forks_share_the_past_and_nothing_else() -> None:
 async def test_an_agent_can_be_a_tool() -> None:
     inner_llm = scripted([call("1", "add", a=2, b=2)], "It is 4.", repeat=True)
     expert = Agent(inner_llm, [add], "You calculate.\nWell.", label="calculator")
-    outer = Agent(scripted([call("1", "calculator", prompt="2+2?"), call("2", "calculator", prompt="again?")], "Four."), [expert])
+    outer = Agent(
+        scripted([call("1", "calculator", prompt="2+2?"), call("2", "calculator", prompt="again?")], "Four."), [expert]
+    )
     spec = outer.tools["calculator"].spec()
     assert "You calculate." in spec.description
     assert spec.parameters["required"] == ["prompt"]

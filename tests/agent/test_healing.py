@@ -33,7 +33,9 @@ def test_a_valid_transcript_passes_unchanged() -> None:
 
 
 def test_C107_a_lost_result_is_made_up_truthfully_and_the_others_stay() -> None:
-    healed = heal([user("go"), said(call("t1", "ls"), call("t2", "pwd"), text="ok"), answered("t1", "L"), user("continue")])
+    healed = heal(
+        [user("go"), said(call("t1", "ls"), call("t2", "pwd"), text="ok"), answered("t1", "L"), user("continue")]
+    )
     assert [m.role for m in healed.messages] == ["user", "assistant", "tool", "tool", "user"]
     assert healed.messages[2].text == "L"
     lost = healed.messages[3].tool_results[0]
@@ -50,7 +52,14 @@ def test_words_between_call_and_result_move_behind_it() -> None:
 
 
 def test_results_out_of_order_doubled_or_orphaned_are_put_right() -> None:
-    messages = [answered("0"), said(call("1", "f"), call("2", "f")), answered("2", "two"), answered("1", "one"), answered("1", "again"), answered("9")]
+    messages = [
+        answered("0"),
+        said(call("1", "f"), call("2", "f")),
+        answered("2", "two"),
+        answered("1", "one"),
+        answered("1", "again"),
+        answered("9"),
+    ]
     healed = heal(messages)
     assert [m.text for m in healed.messages if m.role == "tool"] == ["one", "two"]
     assert len(healed.repaired) == 3
@@ -58,7 +67,9 @@ def test_results_out_of_order_doubled_or_orphaned_are_put_right() -> None:
 
 
 def test_several_results_in_one_message_are_taken_apart() -> None:
-    both = Message(role="user", parts=[ToolResult(tool_call_id="1", content="a"), ToolResult(tool_call_id="2", content="b")])
+    both = Message(
+        role="user", parts=[ToolResult(tool_call_id="1", content="a"), ToolResult(tool_call_id="2", content="b")]
+    )
     mixed = Message(role="user", content=[*both.parts, "and go on"])
     healed = heal([said(call("1", "f"), call("2", "f")), mixed])
     assert [(m.role, m.text) for m in healed.messages[1:]] == [("tool", "a"), ("tool", "b"), ("user", "and go on")]
@@ -106,7 +117,11 @@ async def test_an_agent_heals_what_it_is_given() -> None:
 async def test_dicts_are_messages_too() -> None:
     wire: list[Any] = [
         {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
     ]
     agent = Agent(ScriptedProvider.llm("fine"), messages=wire)
     assert_valid(agent.messages)

@@ -28,7 +28,9 @@ class Kernel:
         self.manager = manager
         self.client = client
 
-    def run(self, code: str, interrupt_after: float | None = None, limit: float = 30.0) -> tuple[list[str], list[str], float]:
+    def run(
+        self, code: str, interrupt_after: float | None = None, limit: float = 30.0
+    ) -> tuple[list[str], list[str], float]:
         """(printed lines, error names, seconds from the interrupt to the end of the cell)."""
         message = self.client.execute(code)
         started = time.monotonic()

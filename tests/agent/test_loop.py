@@ -70,7 +70,10 @@ async def test_events_follow_the_grammar_and_end_with_agent_end() -> None:
     agent = Agent(scripted(["Hm. ", call("1", "add", a=1, b=2), call("2", "add", a=1, b=1)], "Done."), [add])
     events = [event async for event in agent.events("x")]
     assert_event_grammar(events)
-    assert "".join(e.event.delta for e in events if isinstance(e, MessageUpdate) and e.event.type == "text_delta") == "Hm. Done."
+    assert (
+        "".join(e.event.delta for e in events if isinstance(e, MessageUpdate) and e.event.type == "text_delta")
+        == "Hm. Done."
+    )
     end = events[-1]
     assert isinstance(end, AgentEnd)
     assert end.result.text == "Done."
@@ -81,7 +84,13 @@ async def test_events_follow_the_grammar_and_end_with_agent_end() -> None:
 async def test_astream_is_flat_over_all_turns() -> None:
     agent = Agent(scripted(["a", "b", call("1", "add", a=1, b=2)], ["c"]), [add])
     chunks = [chunk async for chunk in agent.astream("x")]
-    assert [(c.type, c.text) for c in chunks] == [("text", "a"), ("text", "b"), ("tool_calls", ""), ("text", "c"), ("done", "")]
+    assert [(c.type, c.text) for c in chunks] == [
+        ("text", "a"),
+        ("text", "b"),
+        ("tool_calls", ""),
+        ("text", "c"),
+        ("done", ""),
+    ]
     assert chunks[-1].completion is not None
     assert chunks[-1].usage is not None
     assert (chunks[-1].finish_reason, chunks[-1].usage.output_tokens) == ("stop", 4)
@@ -116,7 +125,9 @@ async def test_results_come_in_call_order_whatever_ends_first() -> None:
         await asyncio.sleep(s)
         return s
 
-    agent = Agent(scripted([call("a", "wait", s=0.06), call("b", "wait", s=0.0), call("c", "wait", s=0.03)], "ok"), [wait])
+    agent = Agent(
+        scripted([call("a", "wait", s=0.06), call("b", "wait", s=0.0), call("c", "wait", s=0.03)], "ok"), [wait]
+    )
     ended: list[str] = []
     async for event in agent.events("x"):
         if isinstance(event, ToolExecutionEnd):
@@ -144,7 +155,12 @@ async def test_a_tool_that_is_not_parallel_safe_runs_alone() -> None:
     async def social(name: str) -> str:
         return await body(name)
 
-    calls = [call("1", "social", name="a"), call("2", "social", name="b"), call("3", "alone", name="c"), call("4", "social", name="d")]
+    calls = [
+        call("1", "social", name="a"),
+        call("2", "social", name="b"),
+        call("3", "alone", name="c"),
+        call("4", "social", name="d"),
+    ]
     result = await Agent(scripted(calls, "ok"), [alone, social]).arun("x")
     assert [t.result.text for t in result.tool_runs] == ["a", "b", "c", "d"]
     assert {"a", "b"} in together
@@ -194,7 +210,9 @@ async def test_C077_one_failing_tool_leaves_the_others_alone(recwarn: pytest.War
         log.append("slow")
         return "late"
 
-    result = await Agent(scripted([call("1", "ok"), call("2", "bad"), call("3", "slow")], "done"), [ok, bad, slow]).arun("x")
+    result = await Agent(
+        scripted([call("1", "ok"), call("2", "bad"), call("3", "slow")], "done"), [ok, bad, slow]
+    ).arun("x")
     texts = [t.result.text for t in result.tool_runs]
     assert texts[0] == "fine"
     assert "disk full" in texts[1]
@@ -234,7 +252,9 @@ async def test_C078_only_malformed_turns_end_with_a_clear_error() -> None:
 
 
 def paused(text: str) -> Completion:
-    part = ServerToolPart(id="srv1", name="web_search", input={"query": "tides"}, payload={"type": "server_tool_use", "id": "srv1"})
+    part = ServerToolPart(
+        id="srv1", name="web_search", input={"query": "tides"}, payload={"type": "server_tool_use", "id": "srv1"}
+    )
     return Completion(
         message=Message(role="assistant", parts=[part], content=text or None), finish_reason="length", native_finish_reason="pause_turn",
         usage=Usage(input_tokens=10, output_tokens=20),
@@ -291,7 +311,9 @@ async def test_C055_after_a_bound_it_is_a_typed_error() -> None:
 # -- faults ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["rate_limited", "overloaded", "server_error", "stream_cut", "mid_stream", "authentication"])
+@pytest.mark.parametrize(
+    "fault", ["rate_limited", "overloaded", "server_error", "stream_cut", "mid_stream", "authentication"]
+)
 async def test_a_providers_fault_raises_from_arun_and_ends_events(fault: Any) -> None:
     agent = Agent(scripted(["Some text", " and more"], fault=fault, repeat=True), [add])
     with pytest.raises(ProviderError) as caught:
@@ -342,7 +364,9 @@ async def test_a_call_cut_by_length_is_not_run_and_the_model_may_correct_it() ->
         return "ok"
 
     cut = Completion(
-        message=Message(role="assistant", parts=[call("1", "write", n=1)]), finish_reason="length", native_finish_reason="max_tokens"
+        message=Message(role="assistant", parts=[call("1", "write", n=1)]),
+        finish_reason="length",
+        native_finish_reason="max_tokens",
     )
     result = await Agent(scripted(cut, "I stop."), [write]).arun("x")
     assert ran == []
@@ -367,7 +391,11 @@ async def test_each_limit_ends_with_its_own_reason_and_a_usable_transcript() -> 
         await asyncio.sleep(30)
         return "never"
 
-    turn = [call("1", "add", a=1, b=1), call("2", "add", a=1, b=2), Usage(input_tokens=100, output_tokens=10, cost_usd=0.5)]
+    turn = [
+        call("1", "add", a=1, b=1),
+        call("2", "add", a=1, b=2),
+        Usage(input_tokens=100, output_tokens=10, cost_usd=0.5),
+    ]
     cases: list[tuple[dict[str, float], str, list[Any]]] = [
         ({"turns": 2}, "max_turns", turn),
         ({"tool_calls": 3}, "max_tool_calls", turn),
@@ -431,7 +459,12 @@ async def test_steering_is_read_before_the_next_model_call() -> None:
     events = await task
     assert_event_grammar(events)
     asked = llm.backend.requests[1].messages  # type: ignore[attr-defined]
-    assert [(m.role, m.text) for m in asked] == [("user", "paint"), ("assistant", ""), ("tool", "worked"), ("user", "make it blue")]
+    assert [(m.role, m.text) for m in asked] == [
+        ("user", "paint"),
+        ("assistant", ""),
+        ("tool", "worked"),
+        ("user", "make it blue"),
+    ]
 
 
 async def test_a_follow_up_is_taken_up_when_the_agent_would_be_done() -> None:
@@ -463,7 +496,11 @@ async def test_tools_added_while_it_runs_are_seen_at_the_next_turn() -> None:
 
 
 async def test_calls_without_ids_or_with_doubled_ones_get_their_own() -> None:
-    calls = [ToolCall(name="add", arguments={"a": 1, "b": 1}), call("same", "add", a=1, b=2), call("same", "add", a=1, b=3)]
+    calls = [
+        ToolCall(name="add", arguments={"a": 1, "b": 1}),
+        call("same", "add", a=1, b=2),
+        call("same", "add", a=1, b=3),
+    ]
     result = await Agent(scripted(calls, "ok"), [add]).arun("x")
     ids = [c.id for c in result.messages[1].tool_calls]
     assert len(set(ids)) == 3
@@ -480,7 +517,12 @@ async def test_prompts_may_hold_media_and_messages() -> None:
     await agent.arun(image)
     await agent.arun(Message(role="user", content="hi"))
     await agent.arun([{"role": "user", "content": "as dict"}])
-    assert [[p.type for p in m.parts] for m in agent.messages if m.role == "user"] == [["text", "media"], ["media"], ["text"], ["text"]]
+    assert [[p.type for p in m.parts] for m in agent.messages if m.role == "user"] == [
+        ["text", "media"],
+        ["media"],
+        ["text"],
+        ["text"],
+    ]
     for wrong in ("", [], 3, [3], {"role": "user"}):
         with pytest.raises(InvalidRequest):
             agent._new_run(wrong, {})  # type: ignore[arg-type]
@@ -508,7 +550,13 @@ async def test_options_and_anything_else_can_be_replaced_for_one_run() -> None:
 
 
 def test_what_could_never_work_is_refused_at_once() -> None:
-    for wrong in ({"temperatur": 1}, {"approval": "sometimes"}, {"before_tool_call": 3}, {"max_output_retries": -1}, {"temperature": -1}):
+    for wrong in (
+        {"temperatur": 1},
+        {"approval": "sometimes"},
+        {"before_tool_call": 3},
+        {"max_output_retries": -1},
+        {"temperature": -1},
+    ):
         with pytest.raises(InvalidRequest):
             Agent(scripted("x"), **wrong)
     with pytest.raises(InvalidRequest, match="provider/model"):
@@ -564,7 +612,11 @@ async def test_the_python_object_of_a_tool_is_in_its_event() -> None:
 
 async def test_overflow_compacts_once_and_asks_once_more() -> None:
     overflow = ContextOverflow(ErrorInfo.make("context_overflow", "too long"))
-    history = [m for n in range(10) for m in (Message(role="user", content=f"q{n} " * 50), Message(role="assistant", content=f"a{n}"))]
+    history = [
+        m
+        for n in range(10)
+        for m in (Message(role="user", content=f"q{n} " * 50), Message(role="assistant", content=f"a{n}"))
+    ]
     llm = scripted(overflow, "fits now")
     agent = Agent(llm, messages=history)
     result = await agent.arun("and?")

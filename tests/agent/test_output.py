@@ -146,7 +146,11 @@ async def test_other_tools_run_before_the_answer_is_taken() -> None:
         ran.append(n)
         return "noted"
 
-    calls = [call("1", "note", n=1), call("2", "answer", name="Oslo", people=5), call("3", "answer", name="Rome", people=6)]
+    calls = [
+        call("1", "note", n=1),
+        call("2", "answer", name="Oslo", people=5),
+        call("3", "answer", name="Rome", people=6),
+    ]
     result = await Agent(scripted(calls), [note], output_type=City).arun("x")
     assert ran == [1]
     assert result.output.name == "Oslo"

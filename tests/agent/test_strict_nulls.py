@@ -20,11 +20,17 @@ def _chunk(delta: dict, finish: str | None = None) -> str:
 
 
 async def test_a_null_for_an_optional_parameter_is_its_default() -> None:
-    call = {"index": 0, "id": "call_1", "function": {"name": "search", "arguments": '{"query": "tides", "limit": null}'}}
+    call = {
+        "index": 0,
+        "id": "call_1",
+        "function": {"name": "search", "arguments": '{"query": "tides", "limit": null}'},
+    }
     first = _chunk({"tool_calls": [call]}) + _chunk({}, "tool_calls") + "data: [DONE]\n\n"
     second = _chunk({"content": "done"}) + _chunk({}, "stop") + "data: [DONE]\n\n"
     async with serve_recording([{"body": first}, {"body": second}]) as server:
-        llm = LLM(Config(provider="openai-chat", model="gpt-4o", api_key="not-a-key-000000", base_url=server.base_url + "/v1"))
+        llm = LLM(
+            Config(provider="openai-chat", model="gpt-4o", api_key="not-a-key-000000", base_url=server.base_url + "/v1")
+        )
         result = await Agent(llm, tools=[search]).arun("go")
         await llm.aclose()
     assert result.tool_runs[0].result.text == "tides:5"

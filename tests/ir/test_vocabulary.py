@@ -174,7 +174,9 @@ def test_C104_surrogates() -> None:
 
 def test_C104_saving_never_fails_on_half_a_character() -> None:
     half = "a\ud800"
-    message = Message(role="assistant", parts=[TextPart(text=half), ToolCall(id="1", name="f", arguments={"k": [half]})])
+    message = Message(
+        role="assistant", parts=[TextPart(text=half), ToolCall(id="1", name="f", arguments={"k": [half]})]
+    )
     again = Message.model_validate_json(message.model_dump_json())
     assert again.text == "a\ufffd"
     assert again.tool_calls[0].arguments == {"k": ["a\ufffd"]}

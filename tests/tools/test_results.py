@@ -58,7 +58,13 @@ Pair = namedtuple("Pair", "x y")
 )
 def test_values_are_shown_as_text_and_kept_as_data(value: Any, text: str, details: Any) -> None:
     result = shown(value)
-    assert (result.text, result.details, result.status, result.tool_call_id, result.name) == (text, details, "ok", "c1", "t")
+    assert (result.text, result.details, result.status, result.tool_call_id, result.name) == (
+        text,
+        details,
+        "ok",
+        "c1",
+        "t",
+    )
     assert ToolResult.model_validate_json(result.model_dump_json()) == result
 
 
@@ -137,7 +143,11 @@ def test_frames_are_shown_as_a_table_and_kept_as_data() -> None:
 def test_arrays_and_scalars_become_numbers() -> None:
     np = pytest.importorskip("numpy")
     assert shown(np.float64(1.5)).text == "1.5"
-    assert shown({"a": np.arange(3), "b": np.int8(2), "c": np.bool_(True)}).details == {"a": [0, 1, 2], "b": 2, "c": True}
+    assert shown({"a": np.arange(3), "b": np.int8(2), "c": np.bool_(True)}).details == {
+        "a": [0, 1, 2],
+        "b": 2,
+        "c": True,
+    }
     assert shown(np.array([[1.0, float("nan")]])).details == [[1.0, "NaN"]]
 
 

@@ -188,7 +188,11 @@ MATRIX: list[tuple[Callable[..., Any], list[dict[str, Any]], list[dict[str, Any]
     (f_model_twice, [{"a": {"w": 1}, "b": {"w": 2}}], [{"a": {"w": 1}}]),
     (f_dict_of_models, [{"a": {"k": {"w": 1}}}], [{"a": {"k": {}}}]),
     (f_model_union, [{"a": {"w": 1}}, {"a": {"boxes": []}}], [{"a": {"z": 1}}]),
-    (f_discriminated, [{"a": {"kind": "cat", "lives": 9}}, {"a": {"kind": "dog", "tricks": []}}], [{"a": {"kind": "cow"}}, {"a": {"kind": "cat"}}]),
+    (
+        f_discriminated,
+        [{"a": {"kind": "cat", "lives": 9}}, {"a": {"kind": "dog", "tricks": []}}],
+        [{"a": {"kind": "cow"}}, {"a": {"kind": "cat"}}],
+    ),
     (f_dataclass, [{"a": {"x": 1}}], [{"a": {"y": 1}}]),
     (f_typed_dict, [{"a": {"verbose": True}}, {"a": {"verbose": False, "depth": 2}}], [{"a": {"depth": 2}}]),
     (f_named_tuple, [{"a": [1, "x"]}], [{"a": [1]}]),
@@ -263,7 +267,11 @@ async def test_star_args_are_an_array_and_reach_the_function_in_order() -> None:
         return sep.join([first, *map(str, rest)])
 
     made = Tool(join)
-    assert made.spec().parameters["properties"]["rest"] == {"items": {"type": "integer"}, "title": "Rest", "type": "array"}
+    assert made.spec().parameters["properties"]["rest"] == {
+        "items": {"type": "integer"},
+        "title": "Rest",
+        "type": "array",
+    }
     assert made.spec().parameters["required"] == ["first"]
     call = ToolCall(id="1", name="join", arguments={"first": "a", "rest": [1, 2], "sep": "+"})
     assert (await made.call(call)).text == "a+1+2"
