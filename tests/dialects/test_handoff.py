@@ -636,3 +636,12 @@ def test_any_history_becomes_sound_once_and_for_all(history: list[Message], targ
     sent_media = [p for m in sent if m.role == "assistant" for p in m.parts if isinstance(p, ThinkingPart)]
     if target.dialect == "anthropic":
         assert all(part.signature or part.opaque for part in sent_media)
+
+
+def test_reasoning_that_goes_back_to_its_origin_has_no_half_characters() -> None:
+    target = Target(provider="deepseek", dialect="openai-chat", model="deepseek-reasoner")
+    thought = ThinkingPart(text="so \udcb0", opaque="OPAQUE")
+    call = ToolCall(id="c1", name="ls")
+    history = [Message(role="user", content="hi"), Message(role="assistant", parts=[thought, call], origin=target.origin)]
+    parts = handoff(history, target).messages[1].parts
+    assert [part.text for part in parts if isinstance(part, ThinkingPart)] == ["so \ufffd"]

@@ -212,7 +212,7 @@ ESCAPES = [
     "cat /etc/shadow",
     "cat /etc/passwd",
     "cat ~root/.bashrc",
-    "cat /root/.bashrc /root/.profile /root/.gitconfig",
+    "cat ~root/.bashrc ~root/.profile ~root/.gitconfig",
     "ls -d /home /var /mnt /opt /boot /srv | grep .; false",
     "echo x > {out}/new.txt",
     "echo x > {out}/s.txt",
