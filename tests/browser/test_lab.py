@@ -95,7 +95,7 @@ def test_streamed_text_and_tool_card_are_seen_and_the_transcript_is_kept(open_pa
     assert not [error for error in page.errors if "rein" in error.lower()]
 
 
-def test_stop_button_keeps_what_was_received(open_page) -> None:
+def test_C120_stop_button_keeps_what_was_received(open_page) -> None:
     page: Page = open_page(
         "%%agent -m slow\ngo on", "print(_agent.stop_reason, len(_agent.text.split()))", name="stop.ipynb"
     )
@@ -138,7 +138,7 @@ def test_a_call_waits_for_the_readers_decision(open_page, button: str, words: st
     assert "Done as you said." in page.text(1)
 
 
-def test_a_background_run_stays_in_its_own_cell(open_page) -> None:
+def test_C111_a_background_run_stays_in_its_own_cell(open_page) -> None:
     page: Page = open_page(
         "%%agent -m weather --tools get_weather --background\nWhat is the weather in Paris?",
         "import time\nprint('second cell')\ntime.sleep(5)",

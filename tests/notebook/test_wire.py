@@ -82,7 +82,7 @@ def stream(tokens: int, per_second: float) -> tuple[float, int, Screen, str]:
 
 
 @pytest.mark.parametrize(("tokens", "per_second", "limit"), [(2_000, 60, 45), (20_000, 60, 45), (20_000, 500, 20)])
-def test_bytes_per_token_stay_small_and_do_not_grow(tokens: int, per_second: float, limit: float) -> None:
+def test_C119_bytes_per_token_stay_small_and_do_not_grow(tokens: int, per_second: float, limit: float) -> None:
     per_token, messages, screen, text = stream(tokens, per_second)
     assert per_token <= limit
     assert messages / (tokens / per_second) <= 30
