@@ -642,6 +642,9 @@ def test_reasoning_that_goes_back_to_its_origin_has_no_half_characters() -> None
     target = Target(provider="deepseek", dialect="openai-chat", model="deepseek-reasoner")
     thought = ThinkingPart(text="so \udcb0", opaque="OPAQUE")
     call = ToolCall(id="c1", name="ls")
-    history = [Message(role="user", content="hi"), Message(role="assistant", parts=[thought, call], origin=target.origin)]
+    history = [
+        Message(role="user", content="hi"),
+        Message(role="assistant", parts=[thought, call], origin=target.origin),
+    ]
     parts = handoff(history, target).messages[1].parts
     assert [part.text for part in parts if isinstance(part, ThinkingPart)] == ["so \ufffd"]
