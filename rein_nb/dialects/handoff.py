@@ -256,7 +256,8 @@ class _Pass:
             why = "it has no signature" if own else "it can only go back to its origin"
             self._warn(f"reasoning of {who(message)} was left out: {why}")
             return None
-        return cleaned(part)
+        kept: ThinkingPart = cleaned(part)
+        return kept
 
     def _results(self, at: int, message: Message) -> None:
         answers = self.answers[at]
