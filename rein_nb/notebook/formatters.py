@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from rein_nb.notebook.saved import bundle_of
@@ -24,7 +25,10 @@ def mimebundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, 
     if isinstance(obj, Comparison):
         from rein_nb.notebook.grid import comparison_bundle, was_shown
 
-        return {"text/plain": repr(obj)} if was_shown(obj) else comparison_bundle(obj)
+        if not was_shown(obj):
+            return comparison_bundle(obj)
+        # HTML too, or IPython would add the whole grid once more from the object's own representation.
+        return {"text/plain": repr(obj), "text/html": f"<pre>{escape(repr(obj))}</pre>"}
     if isinstance(obj, Agent) or type(obj).__name__ == "Session":
         messages = list(obj.messages() if callable(obj.messages) else obj.messages)
         return bundle_of(messages) if messages else {"text/plain": repr(obj)}
