@@ -315,6 +315,17 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+_SHOWN = (
+    ("rein_nb.agent.result", "AgentResult"),
+    ("rein_nb.agent.agent", "Agent"),
+    ("rein_nb.ir.completion", "Completion"),
+    ("rein_nb.ir.messages", "Message"),
+    ("rein_nb.store.session", "Session"),
+    ("rein_nb.compare.comparison", "Comparison"),
+)
+"""Module and name of the types that show themselves as transcripts in a cell."""
+
+
 def _show_in_cells() -> None:
     """Have results show themselves as transcripts when they are a cell's last value. Costs nothing outside of IPython."""
     ipython = sys.modules.get("IPython")
@@ -325,14 +336,7 @@ def _show_in_cells() -> None:
     def bundle(obj: Any, include: Any = None, exclude: Any = None) -> Any:
         return import_module("rein_nb.notebook").mimebundle(obj, include, exclude)
 
-    for module, name in (
-        ("rein_nb.agent.result", "AgentResult"),
-        ("rein_nb.agent.agent", "Agent"),
-        ("rein_nb.ir.completion", "Completion"),
-        ("rein_nb.ir.messages", "Message"),
-        ("rein_nb.store.session", "Session"),
-        ("rein_nb.compare.comparison", "Comparison"),
-    ):
+    for module, name in _SHOWN:
         shell.display_formatter.mimebundle_formatter.for_type_by_name(module, name, bundle)
 
 

@@ -127,7 +127,7 @@ def _wind_down(future: Future[Any]) -> None:
     try:
         future.exception(_GRACE_S)
     except (TimeoutError, FutureCancelled):
-        pass
+        pass  # it ended as asked, or did not within its grace: the caller raises the interrupt in either case
 
 
 async def wait_in_slices(future: Future[T]) -> T:

@@ -42,7 +42,6 @@ class Quirks:
     top_k_field: str | None = None
     seed_field: str | None = "seed"
     effort_field: str | None = "reasoning_effort"
-    prefill_tool_call: bool = False
     framing: Literal["sse", "ndjson"] = "sse"
     path: str | None = None
     mid_system: bool = False

@@ -5,16 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from rein_nb import _SHOWN
 from rein_nb.notebook.saved import bundle_of
-
-_TYPES = (
-    ("rein_nb.agent.result", "AgentResult"),
-    ("rein_nb.agent.agent", "Agent"),
-    ("rein_nb.ir.completion", "Completion"),
-    ("rein_nb.ir.messages", "Message"),
-    ("rein_nb.store.session", "Session"),
-    ("rein_nb.compare.comparison", "Comparison"),
-)
 
 
 def mimebundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
@@ -37,14 +29,14 @@ def mimebundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, 
 
 def add_formatters(ip: Any) -> None:
     """Register `mimebundle` for our types."""
-    for module, name in _TYPES:
+    for module, name in _SHOWN:
         ip.display_formatter.mimebundle_formatter.for_type_by_name(module, name, mimebundle)
 
 
 def remove_formatters(ip: Any) -> None:
     """Take them off again."""
     formatter = ip.display_formatter.mimebundle_formatter
-    for module, name in _TYPES:
+    for module, name in _SHOWN:
         formatter.deferred_printers.pop((module, name), None)
         for kind in [kind for kind in formatter.type_printers if (kind.__module__, kind.__name__) == (module, name)]:
             del formatter.type_printers[kind]
