@@ -33,6 +33,20 @@ class NotExpressible(Exception):
 
 # -- walking ----------------------------------------------------------------------------------------
 
+ANNOTATIONS = (
+    "default",
+    "examples",
+    "example",
+    "$schema",
+    "$id",
+    "$comment",
+    "discriminator",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+)
+"""Keywords that say something about a schema but constrain nothing."""
+
 
 def children(schema: Schema) -> Iterable[Schema]:
     """The direct subschemas that are objects, in document order."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from rein_nb.dialects.schema import (
+    ANNOTATIONS,
     Notes,
     NotExpressible,
     Schema,
@@ -30,18 +31,6 @@ _PLAIN = (
     "minProperties", "maxProperties", "required",
 )  # fmt: skip
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
-_SILENT = (
-    "default",
-    "examples",
-    "example",
-    "$schema",
-    "$id",
-    "$comment",
-    "discriminator",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-)
 _ANY = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
 
 
@@ -82,7 +71,7 @@ class _Lower:
 
     def _union(self, schema: Schema, branches: list[Any]) -> Schema:
         """One branch takes everything beside the union into itself; of several, each does: nothing may stand beside ``anyOf``."""
-        beside = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", *_SILENT)}
+        beside = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf", *ANNOTATIONS)}
         options: list[Schema] = []
         null = schema.get("nullable", False)
         beside.pop("nullable", None)
@@ -139,7 +128,7 @@ class _Lower:
                     out[key] = value
                 else:
                     said.append(in_words(key, value))
-            elif key in ("items", "prefixItems") or key in ("type", "enum", "const", "nullable", *_SILENT):
+            elif key in ("items", "prefixItems") or key in ("type", "enum", "const", "nullable", *ANNOTATIONS):
                 continue
             elif key == "additionalProperties":
                 if isinstance(value, dict) and value:
@@ -259,6 +248,6 @@ def _json_node(schema: Any, root: Schema) -> Any:
             said.append(in_words(key, value))
         elif key in _JSON_KEYS:
             out[key] = value
-        elif key not in _SILENT:
+        elif key not in ANNOTATIONS:
             said.append(in_words(key, value))
     return with_words(out, said)

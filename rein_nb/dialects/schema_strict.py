@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rein_nb.dialects.schema import (
+    ANNOTATIONS,
     Notes,
     NotExpressible,
     Schema,
@@ -30,18 +31,6 @@ _ANTHROPIC_WORDS = (
     *_OPENAI_WORDS, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
     "maxItems",
 )  # fmt: skip
-_NOISE = (
-    "default",
-    "examples",
-    "example",
-    "$schema",
-    "$id",
-    "$comment",
-    "discriminator",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-)
 
 
 def openai_strict(root: Schema) -> Schema:
@@ -75,7 +64,7 @@ class _Strict:
     def node(self, schema: Any, *, at_root: bool = False) -> Schema:
         if not isinstance(schema, dict):
             raise NotExpressible("a boolean schema")
-        out = {key: value for key, value in schema.items() if key not in _NOISE}
+        out = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
         ref = out.pop("$ref", None)
         if isinstance(ref, str):
             return self._reference(ref, out)
