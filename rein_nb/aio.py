@@ -56,8 +56,11 @@ def in_background_loop() -> bool:
         return False
 
 
-def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine on the process's own loop, in a copy of the caller's context. Returns a concurrent future."""
+def submit(coro: Coroutine[Any, Any, T], box: list[Future[T]] | None = None) -> Future[T]:
+    """Start a coroutine on the process's own loop, in a copy of the caller's context. Returns a concurrent future.
+
+    The future is in `box` before the work can begin: a caller who is interrupted inside this function finds there what to stop.
+    """
     context = contextvars.copy_context()
     loop = background_loop()
     future: Future[T] = Future()
@@ -84,6 +87,8 @@ def submit(coro: Coroutine[Any, Any, T]) -> Future[T]:
             task_box[0].cancel()
 
     future.rein_cancel = lambda: loop.call_soon_threadsafe(cancel_task)  # type: ignore[attr-defined]
+    if box is not None:
+        box.append(future)
     loop.call_soon_threadsafe(start)
     return future
 
@@ -109,8 +114,9 @@ def run_sync(coro: Coroutine[Any, Any, T]) -> T:
         raise RuntimeError(
             "a synchronous rein_nb call inside async code on its own loop would wait for itself; await the async form"
         )
-    future = submit(coro)
+    box: list[Future[T]] = []
     try:
+        future = submit(coro, box)
         while True:
             try:
                 return future.result(_SLICE_S)
@@ -118,12 +124,18 @@ def run_sync(coro: Coroutine[Any, Any, T]) -> T:
                 if future.done():
                     raise
     except KeyboardInterrupt:
-        _wind_down(future)
+        _wind_down(box, coro)
         raise
 
 
-def _wind_down(future: Future[Any]) -> None:
-    cancel(future)
+def _wind_down(box: list[Future[T]], coro: Coroutine[Any, Any, Any]) -> None:
+    """Stop work that `submit` was given, however far it got with it."""
+    for future in box:
+        cancel(future)
+    if not box or box[0].cancelled():
+        coro.close()  # it will never be started
+        return
+    future = box[0]
     try:
         future.exception(_GRACE_S)
     except (TimeoutError, FutureCancelled):
@@ -170,8 +182,10 @@ def iterate_sync(source: AsyncIterator[T]) -> Iterator[T]:
                 await closer()
             items.put(_END)
 
-    future = submit(pump())
+    box: list[Future[None]] = []
+    work = pump()
     try:
+        future = submit(work, box)
         while True:
             try:
                 item = items.get(timeout=_SLICE_S)
@@ -182,5 +196,5 @@ def iterate_sync(source: AsyncIterator[T]) -> Iterator[T]:
             yield item
         future.result(_GRACE_S)
     finally:
-        if not future.done():
-            _wind_down(future)
+        if not box or not box[0].done():
+            _wind_down(box, work)
