@@ -188,3 +188,22 @@ AgentEvent: TypeAlias = (
     AgentStart | TurnStart | MessageStart | MessageUpdate | MessageEnd | Retry | ApprovalRequested | ToolExecutionStart
     | ToolExecutionUpdate | ToolExecutionEnd | Notice | TurnEnd | AgentEnd
 )  # fmt: skip
+"""Any of the events above."""
+
+__all__ = [
+    "AgentEnd",
+    "AgentEvent",
+    "AgentStart",
+    "ApprovalRequested",
+    "Event",
+    "MessageEnd",
+    "MessageStart",
+    "MessageUpdate",
+    "Notice",
+    "Retry",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "ToolExecutionUpdate",
+    "TurnEnd",
+    "TurnStart",
+]
