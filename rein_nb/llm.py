@@ -84,6 +84,7 @@ class LLM:
                 f'LLM expects a Config instance, got {type(config).__name__}; LLM.named("provider/model") takes a name'
             )
         self.config = config
+        self._defaults = config.options().model_copy(update={"model": config.model})
         self._provider: Provider = provider if provider is not None else open_provider(config, client=client)
         self._middleware = tuple(middleware)
         self._fallback = tuple(fallback)
@@ -256,7 +257,9 @@ class LLM:
         stream: bool,
     ) -> Call:
         chosen = model or self.model
-        merged = self.config.options().resolve(as_options(options)).resolve(Options(model=chosen))
+        merged = self._defaults.resolve(as_options(options)) if options else self._defaults
+        if chosen != self.model:
+            merged = merged.model_copy(update={"model": chosen})
         request = Request.make(
             as_messages(messages),
             tools=[as_tool_spec(tool) for tool in tools or ()],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError, PydanticUndefined, from_json
 
 JSON: TypeAlias = Any
 """Any JSON value: dict, list, str, int, float, bool or None."""
@@ -33,6 +33,27 @@ class Data(BaseModel):
         ser_json_inf_nan="strings",
         protected_namespaces=(),
     )
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+        """As pydantic's (values are trusted, defaults filled in, unknown names ignored), without its search for aliases, of which there are none here."""
+        made = cls.__new__(cls)
+        fields: dict[str, Any] = {}
+        given: set[str] = set()
+        for name, field in cls.__pydantic_fields__.items():
+            if name in values:
+                fields[name] = values[name]
+                given.add(name)
+            elif field.default_factory is not None:
+                fields[name] = field.default_factory()  # type: ignore[call-arg]
+            elif field.default is not PydanticUndefined:
+                fields[name] = field.default  # immutable: mutable ones have factories
+        set_attribute = object.__setattr__
+        set_attribute(made, "__dict__", fields)
+        set_attribute(made, "__pydantic_fields_set__", given if _fields_set is None else _fields_set)
+        set_attribute(made, "__pydantic_extra__", None)
+        set_attribute(made, "__pydantic_private__", None)
+        return made
 
     def model_dump_json(self, **options: Any) -> str:
         """As pydantic's; an unpaired surrogate (a Windows console, a tool's output) becomes U+FFFD instead of an error."""

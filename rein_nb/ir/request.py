@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from rein_nb.ir.base import Data, Extra
+from rein_nb.ir.base import Data, Extra, merge_extra
 from rein_nb.ir.errors import InvalidRequest
 from rein_nb.ir.messages import Message
 
@@ -233,16 +233,11 @@ class Options(Data):
         """These options with every value that `override` sets laid over them. Neither is changed."""
         if override is None:
             return self
-        values = {name: value for name, value in self if value is not None}
-        for name, value in override:
-            if name == "extensions":
-                merged = {ns: dict(v) for ns, v in self.extensions.items()}
-                for ns, items in value.items():
-                    merged.setdefault(ns, {}).update(items)
-                values[name] = merged
-            elif value is not None:
-                values[name] = value
-        return Options.model_validate(values)
+        # Each value was checked when its own options were made, and no check looks at two of them.
+        values = {name: value for name, value in override if value is not None and name != "extensions"}
+        if override.extensions:
+            values["extensions"] = merge_extra(self.extensions, override.extensions)
+        return self.model_copy(update=values)
 
     def given(self) -> dict[str, Any]:
         """The options that were set, without `model` and `extensions`."""

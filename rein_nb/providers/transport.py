@@ -175,6 +175,10 @@ class Transport:
         if call.query:
             options["params"] = call.query
         path = _relative(call.path, client)
+        if method == "POST" and len(options) == 1 and isinstance(client, _Templates):
+            request = client.filled_in(path, call.body)
+            if request is not None:
+                return await _sent(client.http, request)
         try:
             if method == "GET":
                 return await client.get(path, cast_to=httpx2.Response, options=options, stream=True)
@@ -194,14 +198,7 @@ class Transport:
             headers=call.headers or None,
             params=call.query or None,
         )
-        response = await client.send(request, stream=True)
-        if response.status_code < 300:
-            return response
-        try:
-            await response.aread()
-        finally:
-            await close_response(response)
-        raise StatusError(response)
+        return await _sent(client, request)
 
     def sdk_framing(self) -> Any:
         """The SDK's own decoder of streams, where the user's client speaks something else than server-sent events; else None."""
@@ -270,6 +267,18 @@ async def _keep(client: Any) -> AsyncGenerator[None, None]:
     finally:
         close = getattr(client, "close", None) or client.aclose
         await close()
+
+
+async def _sent(http: Any, request: Any) -> Response:
+    """Send a built request; the response once its headers are there."""
+    response = await http.send(request, stream=True)
+    if response.status_code < 300:
+        return response
+    try:
+        await response.aread()
+    finally:
+        await close_response(response)
+    raise StatusError(response)
 
 
 _closing: set[asyncio.Task[None]] = set()
@@ -344,7 +353,8 @@ def fast_http_installed() -> bool:
 
 def _http_client(sdk: Any, config: Config) -> Any:
     kind = sdk.DefaultAioHttpClient if fast_http_installed() else sdk.DefaultAsyncHttpxClient
-    return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context())
+    # A key in a header of its own would follow a redirect to another host.
+    return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context(), follow_redirects=False)
 
 
 _LOGGERS = (
@@ -380,39 +390,53 @@ def _make_client(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
 _import_lock = threading.Lock()
 
 
+class _Templates:
+    """Mixed into an SDK's client class: keeps the request to each path as the SDK built it first, for the next to differ in the body alone.
+
+    Building a request (options, headers and parameters merged, the URL parsed) and looking whether to try again is more than half of
+    what an SDK spends on a call, and comes out the same each time. Used for clients made here, whose key and headers do not change and
+    whose retries are off; what is out of the ordinary goes through the SDK.
+    """
+
+    http: Any
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.http = arguments["http_client"]
+        self._made: dict[str, tuple[Any, Any, Any]] = {}
+
+    def filled_in(self, path: str, body: Any) -> Any:
+        """The request to `path` with this body; None while there is none to take as a model."""
+        made = self._made.get(path)
+        if made is None or not isinstance(body, dict):
+            return None
+        import httpx2
+
+        url, headers, extensions = made
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return httpx2.Request("POST", url, headers=headers, content=content, extensions=dict(extensions))
+
+    def _build_request(self, options: Any, **more: Any) -> Any:
+        request = super()._build_request(options, **more)  # type: ignore[misc]
+        if (
+            options.method.lower() == "post"
+            and isinstance(options.json_data, dict)
+            and not any(more.values())
+            and _is_plain(options)
+            and getattr(self, "_idempotency_header", "") is None
+        ):
+            import httpx2
+
+            headers = httpx2.Headers(request.headers)
+            del headers["content-length"]
+            self._made[options.url] = (request.url, headers, request.extensions)
+        return request
+
+
 @functools.cache
 def _with_templates(client: type[Any]) -> type[Any]:
-    """The SDK's client class, which builds the request to one place once and then only fills in the body.
-
-    Building a request (merging headers and parameters, parsing the URL) is half of what an SDK spends on a call, and comes out the same
-    each time. Used for clients made here, whose key and headers do not change; what is out of the ordinary is built by the SDK.
-    """
-    import httpx2
-
-    class Client(client):  # type: ignore[misc]
-        def _build_request(self, options: Any, **more: Any) -> Any:
-            body = options.json_data
-            if (
-                not isinstance(body, dict)
-                or options.method.lower() != "post"
-                or any(more.values())
-                or not _is_plain(options)
-            ):
-                return super()._build_request(options, **more)
-            templates: dict[str, Any] = self.__dict__.setdefault("_rein_templates", {})
-            template = templates.get(options.url)
-            if template is None:
-                request = super()._build_request(options, **more)
-                if getattr(self, "_idempotency_header", "") is None:
-                    headers = httpx2.Headers(request.headers)
-                    del headers["content-length"]
-                    templates[options.url] = (request.url, headers, request.extensions)
-                return request
-            url, headers, extensions = template
-            content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-            return httpx2.Request("POST", url, headers=headers, content=content, extensions=dict(extensions))
-
-    return Client
+    """The SDK's client class with `_Templates`."""
+    return type("Client", (_Templates, client), {})
 
 
 def _is_plain(options: Any) -> bool:

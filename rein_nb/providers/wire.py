@@ -66,6 +66,7 @@ class WireProvider:
         if client is None and spec.endpoint == "url":
             require_key(config, spec)
             resolve_base_url(config, spec)
+        self._targets: dict[str, Target] = {}
         self._checked: tuple[Request, bool, WireCall, Target] | None = None
 
     def __repr__(self) -> str:
@@ -76,6 +77,12 @@ class WireProvider:
     def target(self, model: str | None = None) -> Target:
         """Who requests are encoded for."""
         name = model or self.config.model
+        target = self._targets.get(name)
+        if target is None:
+            target = self._targets[name] = self._make_target(name)
+        return target
+
+    def _make_target(self, name: str) -> Target:
         quirks, known = self.spec.quirks, capabilities(name)
         if self.spec.endpoint == "local":
             from rein_nb.providers.local.quirks import CAPABILITIES, QUIRKS
@@ -291,7 +298,12 @@ class WireProvider:
     def _bytes(self, response: Response) -> Any:
         """The body's bytes as they arrive."""
         decoder = self._transport.sdk_framing()
-        return response.aiter_bytes() if decoder is None else _as_sse(decoder, response)
+        if decoder is not None:
+            return _as_sse(decoder, response)
+        if "content-encoding" in response.headers or response.is_stream_consumed:
+            return response.aiter_bytes()
+        # What there is to decode and to cut to size is nothing, which `aiter_bytes` does with much ado at every read.
+        return aiter(response.stream)
 
     def _understood(self, exc: Exception, stage: Stage, target: Target) -> ReinError | Exception:
         """What to raise for an exception of the SDK or the HTTP client."""
@@ -329,9 +341,9 @@ def _started(response: Response, on_response: OnResponse | None) -> Mapping[str,
 def _opening(call: WireCall, headers: Mapping[str, str]) -> list[Delta]:
     """What is known before the answer's first byte: warnings, and the headers worth keeping."""
     kept = {
-        name.lower(): value
-        for name, value in headers.items()
-        if (low := name.lower()) in _KEPT_HEADERS or "ratelimit" in low or "rate-limit" in low
+        name: headers[name]
+        for name in map(str.lower, headers)
+        if name in _KEPT_HEADERS or "ratelimit" in name or "rate-limit" in name
     }
     out: list[Delta] = [Warn(text) for text in call.warnings]
     if kept:

@@ -288,9 +288,10 @@ async def test_keep_alive_comments_reset_the_idle_clock():
     assert any(isinstance(event, TextDelta) for event in events)
 
 
-async def test_a_redirect_does_not_carry_the_key_away():
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, GOOGLE, OLLAMA], ids=ids)
+async def test_a_redirect_does_not_carry_the_key_away(wire):
     async with serve_recording([]) as other, serve_recording(answer(307, "{}", location=other.base_url)) as server:
-        llm = GOOGLE.llm(server)
+        llm = wire.llm(server)
         error = (await last_event(llm)).completion.error
         await llm.aclose()
         assert other.requests == []

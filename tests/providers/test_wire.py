@@ -373,7 +373,7 @@ async def test_later_requests_are_built_as_the_sdk_builds_them(wire, http):
         await llm.achat("hello \u4e16", temperature=None if wire is RESPONSES else 0.5)
         await llm.achat("hi")
         client = next(iter(llm.backend._transport._held.values())).client
-        assert len(client._rein_templates) == 1
+        assert len(client._made) == 1
         await llm.aclose()
     first, second, third = server.requests
     assert (first.headers, first.path, first.body) == (third.headers, third.path, third.body)
