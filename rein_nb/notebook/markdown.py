@@ -20,6 +20,10 @@ from rein_nb.notebook.style import attributes
 _MARK = re.compile(f"{MARK_OPEN}(\\d+){MARK_CLOSE}")
 _LONE_MARK = re.compile(f"<p>({MARK_OPEN}\\d+{MARK_CLOSE})</p>")
 _HEADING = re.compile(r"<h([1-6])>")
+_LAYOUT = re.compile(
+    r"(<(?:table|thead|tbody|ol|ul|tr|li|blockquote)>)\n(?=<)|\n(?=</(?:table|thead|tbody|ol|ul|tr|li|blockquote)>)"
+)
+"""Line ends between tags that separate no text from another."""
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):")
 _MATH_CLOSERS = {"$$": "$$", "\\[": "\\]", "\\(": "\\)"}
 
@@ -114,11 +118,7 @@ def _fence(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> st
 
 def code_block(code: str, language: str, *, static: bool) -> str:
     """A block of code, already `shown`."""
-    return f"<pre{attributes('code', static=static)}>{_code_open(static)}{highlight(code, language, static=static)}</code></pre>"
-
-
-def _code_open(static: bool) -> str:
-    return f"<code{attributes('incode', static=static)}>"
+    return f"<pre{attributes('code', static=static)}>{highlight(code, language, static=static)}</pre>"
 
 
 def _math(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
@@ -153,7 +153,7 @@ def render_block(source: str, *, static: bool, references: dict[str, Any] | None
     """
     env: dict[str, Any] = {"static": static, "kept": [], "references": references if references is not None else {}}
     cleaned = clean_html(parser().render(shown(source), env)).strip()
-    cleaned = _LONE_MARK.sub(r"\1", cleaned)
+    cleaned = _LAYOUT.sub(r"\1", _LONE_MARK.sub(r"\1", cleaned))
     if static:
         cleaned = cleaned.replace('<span class="rein-url">', f"<span{attributes('url', static=True)}>")
     # A clean heading tag is exactly this; foreign text cannot hold one, since its "<" is escaped.

@@ -71,33 +71,42 @@ def _u16(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
+TAGS = (
+    '<span class="rein-hk">', '<span class="rein-hs">', '<span class="rein-hc">', '<span class="rein-hn">', '<span class="rein-hf">',
+    '<span class="rein-hb">', '<span class="rein-hd">', "</span>", '<pre class="rein-code">', "</pre>", "<p>", "</p>", "<li>", "</li>",
+    "<tr>", "</tr>", "<td>", '<td align="right">', "</td>", "<strong>", "</strong>", "<em>", "</em>", "<code>", "</code>", "<mrow>",
+    "</mrow>", "<mi>", "</mi>", "<mn>", "</mn>", "<mo>",
+)  # fmt: skip
+"""What the control characters U+0080 to U+009F stand for in a finished block on its way to the browser; `static/widget.js` has the same list.
+Foreign text holds none of them: `visible` shows them as symbols."""
+_CODES = {tag: chr(0x80 + number) for number, tag in enumerate(TAGS)}
+
 _PIECES = re.compile(r"<[^>]*>|&[^;\s]{1,10};|[^<&]+")
-_MIN_COPY = 8
+_MIN_COPY = 12
 
 
 def references(markup: str, text: str) -> list[str | int]:
-    """`markup` as literals and references (two integers: offset and length in UTF-16 units) into `text`, which the browser has.
+    """`markup` as literals and references into `text`, which the browser has: literal, skip, length, literal, skip, length...
 
-    References are only to characters that need no escaping, so that the browser puts together exactly `markup`.
+    A reference skips so many UTF-16 units from the end of the one before, and copies so many. References are only to characters that need no
+    escaping, so that the browser puts together exactly `markup`. In literals, frequent tags are one character each (`TAGS`).
     """
     out: list[str | int] = []
     literal = ""
     position = 0
     for piece in _PIECES.findall(markup):
-        if piece[0] not in "<&" and len(piece) >= _MIN_COPY:
+        if piece[0] == "<":
+            literal += _CODES.get(piece, piece)
+        elif piece[0] == "&" or len(piece) < _MIN_COPY:
+            literal += piece
+        else:
             for line in re.split(r"(\n)", piece):
                 found = text.find(line, position) if len(line) >= _MIN_COPY else -1
                 if found >= 0:
-                    if literal:
-                        out.append(literal)
-                    if literal == "":
-                        out.append("")
-                    out += [_u16(text[:found]), _u16(line)]
+                    out += [literal, _u16(text[position:found]), _u16(line)]
                     literal, position = "", found + len(line)
                 else:
                     literal += line
-        else:
-            literal += piece
     if literal:
         out.append(literal)
     return out
@@ -106,15 +115,14 @@ def references(markup: str, text: str) -> list[str | int]:
 def resolve(pieces: list[str | int], text: str) -> str:
     """The inverse of `references`, as the browser does it."""
     units = text.encode("utf-16-le")
-    out, position = "", 0
-    while position < len(pieces):
-        item = pieces[position]
-        out += str(item)
-        position += 1
-        if position < len(pieces):
-            start, length = int(pieces[position]), int(pieces[position + 1])
-            out += units[2 * start : 2 * (start + length)].decode("utf-16-le")
-            position += 2
+    out, start = "", 0
+    for position in range(0, len(pieces), 3):
+        out += re.sub("[\x80-\x9f]", lambda match: TAGS[ord(match[0]) - 0x80], str(pieces[position]))
+        if position + 2 < len(pieces):
+            start += int(pieces[position + 1])
+            end = start + int(pieces[position + 2])
+            out += units[2 * start : 2 * end].decode("utf-16-le")
+            start = end
     return out
 
 

@@ -26,12 +26,13 @@ def _assets() -> tuple[str, str]:
     folder = resources.files("rein_nb.notebook") / "static"
     script = (folder / "widget.js").read_text(encoding="utf-8")
     sheet = (folder / "widget.css").read_text(encoding="utf-8")
-    return _slim(script), f"{style_sheet()}\n{sheet}"
+    return _slim(script), re.sub(r"\s*([{};:,>])\s+", r"\1", f"{style_sheet()}\n{sheet}").strip()
 
 
 def _slim(script: str) -> str:
-    """The script without its block comments and indentation: a front end is sent it once a run."""
-    return re.sub(r"\n\s*", "\n", re.sub(r"/\*\*.*?\*/", "", script, flags=re.DOTALL)).strip()
+    """The script without its comments and indentation: a front end is sent it once a run."""
+    code = re.sub(r"(?s:/\*\*.*?\*/ ?)|^\s*//.*$", "", script, flags=re.MULTILINE)
+    return re.sub(r"\n\s*", "\n", code).strip()
 
 
 @lru_cache(maxsize=1)

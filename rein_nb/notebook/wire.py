@@ -6,7 +6,7 @@ A message is ``[number, op, op...]``; `static/widget.js` is its other end. Opera
 ``"text"``                         append to the tail of the block chosen last
 ``["o", id]``                      choose a block
 ``["s", text]``, ``["m", mode]``   set the tail's text, its mode
-``["b", literal, at, len, ...]``   a finished block: literals and references into the tail, which is then empty
+``["b", literal, skip, len, ...]`` a finished block: literals and references into the tail (`tail.references`), then empty
 ``["a", pane, id, html]``          add a block to a pane
 ``["u", id, slot, html]``          fill a slot of a block
 ``["d", id, open]``                fold or unfold a block

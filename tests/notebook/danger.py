@@ -111,7 +111,7 @@ ATTRIBUTES = frozenset(
         "data-slot",
     ]
 )
-STYLE_VALUE = re.compile(r"[\w\s.%#(),:;+-]*")
+STYLE_VALUE = re.compile(r"[\w\s.%#(),:;+/-]*")
 BAD_STYLE = re.compile(r"url\(|expression|position\s*:\s*(?:fixed|absolute)|@import|behavior|javascript", re.I)
 HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"

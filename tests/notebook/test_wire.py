@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from rein_nb.agent import events as ev
-from rein_nb.ir import deltas
+from rein_nb.ir import Message, deltas
 from rein_nb.notebook.live import FLUSH_S
 from rein_nb.notebook.markdown import render
 from rein_nb.notebook.render import Renderer
-from rein_nb.notebook.tail import MarkdownTail, references, resolve
+from rein_nb.notebook.replay import state_of
+from rein_nb.notebook.sanitize import visible
+from rein_nb.notebook.saved import bundle_of
+from rein_nb.notebook.tail import TAGS, MarkdownTail, references, resolve
 from rein_nb.notebook.view_model import ViewState, apply
+from rein_nb.notebook.widget import _assets
 from rein_nb.notebook.wire import Encoder
 from rein_nb.stream import Accumulator
 from tests.notebook.script import ANSWER, Script, weather
@@ -56,15 +60,15 @@ class Screen:
                 self.tail = ""
 
 
-def stream(tokens: int, per_second: float) -> tuple[float, int, Screen, str]:
-    """(bytes of content per token, messages, the screen, the text) for 5-byte tokens, flushed as `Live` does."""
-    text = prose(tokens * 5)
+def stream(tokens: int, per_second: float, size: int = 5) -> tuple[float, int, Screen, str]:
+    """(bytes of content per token, messages, the screen, the text) for tokens of `size` bytes, flushed as `Live` does."""
+    text = prose(tokens * size)
     state = ViewState()
     encoder, chosen, screen = Encoder(state), [], Screen()
     accumulator = Accumulator()
     total = messages = 0
     due = 0.0
-    events = [accumulator.feed(deltas.Text(text[i : i + 5])) for i in range(0, len(text), 5)]
+    events = [accumulator.feed(deltas.Text(text[i : i + size])) for i in range(0, len(text), size)]
     events.append(accumulator.feed(deltas.PartEnd("text")))
     for number, produced in enumerate(events):
         for event in produced:
@@ -90,6 +94,26 @@ def test_C119_bytes_per_token_stay_small_and_do_not_grow(tokens: int, per_second
     assert screen.tail == ""
 
 
+FRAME = 540
+"""Bytes of a comm message on the websocket that are not its content: two headers of about 230, offsets, channel."""
+
+
+def test_a_whole_cell_of_20_000_characters_is_at_most_a_quarter_of_a_megabyte() -> None:
+    per_token, messages, _, text = stream(5_000, 500, size=4)
+    saved = bundle_of(state_of(Message(role="assistant", content=text)))
+    live = per_token * 5_000 + messages * FRAME + sum(len(part.encode()) for part in _assets())
+    assert live + len(json.dumps(saved, ensure_ascii=False).encode()) + 10 * FRAME <= 250_000
+
+
+def test_both_ends_have_the_same_list_of_frequent_tags() -> None:
+    script = _assets()[0]
+    groups = json.loads(re.search(r"const TAGS = (\[.*?\])", script)[1])  # type: ignore[index]
+    rest = re.search(r"concat\(\s*'(.*?)'\.split", script)[1].split("|")  # type: ignore[index]
+    assert (*(f'<span class="rein-{name}">' for name in groups), *rest) == TAGS
+    assert len(TAGS) <= 32
+    assert visible("\x80\x9f") == "⟨U+0080⟩⟨U+009F⟩"
+
+
 @pytest.mark.parametrize("size", [1, 3, 8, 40])
 def test_the_browser_ends_up_with_what_python_renders(size: int) -> None:
     tail, screen = MarkdownTail(), Screen()
@@ -109,10 +133,12 @@ def test_references_need_no_escaping_and_count_as_the_browser_does() -> None:
     pieces = references(markup, text)
     assert resolve(pieces, text) == markup
     assert any(isinstance(piece, int) for piece in pieces)
-    for position, piece in enumerate(pieces):
-        if isinstance(piece, int) and position % 3 == 1:
-            units = text.encode("utf-16-le")[2 * piece : 2 * (piece + int(pieces[position + 1]))].decode("utf-16-le")
-            assert not set("<>&") & set(units)
+    start = 0
+    for skip, length in zip(pieces[1::3], pieces[2::3], strict=True):
+        start += int(skip)
+        copied = text.encode("utf-16-le")[2 * start : 2 * (start + int(length))].decode("utf-16-le")
+        assert not set("<>&") & set(copied)
+        start += int(length)
 
 
 def test_a_snapshot_at_any_moment_is_what_was_sent_so_far() -> None:

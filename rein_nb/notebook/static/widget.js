@@ -13,7 +13,10 @@
 const ANNOUNCE_MS = 1000;
 const NEAR_BOTTOM_PX = 48;
 /** What no reference may bring into HTML. */
-const UNSAFE = /[<>&]/;
+const UNSAFE = /[<>&\x80-\x9f]/;
+/** What the control characters U+0080 to U+009F stand for in a finished block: the list `TAGS` of tail.py. */
+const TAGS = ["hk", "hs", "hc", "hn", "hf", "hb", "hd"].map((name) => `<span class="rein-${name}">`).concat(
+  '</span>|<pre class="rein-code">|</pre>|<p>|</p>|<li>|</li>|<tr>|</tr>|<td>|<td align="right">|</td>|<strong>|</strong>|<em>|</em>|<code>|</code>|<mrow>|</mrow>|<mi>|</mi>|<mn>|</mn>|<mo>'.split("|"));
 
 /**
  * @param {string} tag
@@ -136,12 +139,14 @@ class Sheet {
    */
   static join(text, pieces) {
     let html = "";
+    let at = 0;
     for (let i = 0; i < pieces.length; i += 3) {
-      html += pieces[i];
+      html += pieces[i].replace(/[\x80-\x9f]/g, (/** @type {string} */ code) => TAGS[code.charCodeAt(0) - 128]);
       if (i + 2 < pieces.length) {
-        const copy = text.substr(pieces[i + 1], pieces[i + 2]);
+        const copy = text.substr(at + pieces[i + 1], pieces[i + 2]);
         if (copy.length !== pieces[i + 2] || UNSAFE.test(copy)) return null;
         html += copy;
+        at += pieces[i + 1] + pieces[i + 2];
       }
     }
     return html;
