@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import rein_nb as rn
 from rein_nb import Agent, compare
 from rein_nb.cli import demo, doctor, live, notebooks
 from rein_nb.cli.parser import main
 from rein_nb.compare import set_factory
 from rein_nb.ir import ToolCall
 from rein_nb.providers.local import weights
+from rein_nb.testing import serve_recording
 from rein_nb.testing.scripted import ScriptedProvider
 
 NOTEBOOKS = ("01_first_light.ipynb", "02_compare.ipynb")
@@ -44,7 +46,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert all(command in text for command in ("demo", "models", "doctor"))
+    assert all(command in text for command in ("demo", "models", "doctor", "sessions", "export", "replay"))
 
 
 def test_models_says_what_is_here(
@@ -83,6 +85,180 @@ def test_doctor_says_why_a_feature_does_not_work(monkeypatch: pytest.MonkeyPatch
     assert "rein-nb[local]" in model
     plots = [line for line in lines if "plots" in line]
     assert all(line.split()[0] == "no" and "rein-nb[plots]" in line for line in plots)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with two sessions; a key was told in one of them."""
+    path = tmp_path / "study.sqlite"
+    with rn.Store(path) as made:
+        for title, answer in (
+            ("capitals", "**Paris**, and sk-proj-thisIsNoRealKey0123456789"),
+            ("rivers", "The Seine."),
+        ):
+            agent = Agent(ScriptedProvider.llm(answer))
+            made.create(title).attach(agent)
+            agent.run("And in France?")
+    return path
+
+
+def test_the_real_command_exports_a_session_in_each_form(store: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run("export", "capitals", "--html", "-o", str(page), "--store", str(store))
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{page}\n", "")
+    html = page.read_text(encoding="utf-8")
+    assert "<strong>Paris</strong>" in html
+    assert "<script" not in html
+    markdown = run("export", "last", "--markdown", "-o", "-", "--store", str(store))
+    assert "The Seine." in markdown.stdout
+    lines = run("export", "capitals", "--jsonl", "-o", "-", "--store", str(store)).stdout.splitlines()
+    assert json.loads(lines[0])["type"] == "transcript"
+    assert all("thisIsNoRealKey" not in text for text in (html, *lines))
+
+
+def test_an_export_writes_over_nothing_unless_it_is_told_to(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "rivers", "--store", str(store)]) == 0
+    name = capsys.readouterr().out.strip()
+    assert re.fullmatch(r"rivers-[0-9a-f]{8}\.html", name)
+    Path(name).write_text("mine", encoding="utf-8")
+    assert main(["export", "rivers", "--store", str(store)]) == 1
+    assert "--force" in capsys.readouterr().err
+    assert Path(name).read_text(encoding="utf-8") == "mine"
+    assert main(["export", "rivers", "--store", str(store), "--force"]) == 0
+    assert "Seine" in Path(name).read_text(encoding="utf-8")
+
+
+def test_a_session_that_is_not_there_is_told_in_one_line_with_those_that_are(store: Path, tmp_path: Path) -> None:
+    done = run("export", "mountains", "--store", str(store))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert all(word in done.stderr for word in ("mountains", "capitals", "rivers"))
+    gone = run("sessions", "--store", str(tmp_path / "nothing.sqlite"))
+    assert gone.returncode == 1
+    assert "there is no store at" in gone.stderr
+    assert not (tmp_path / "nothing.sqlite").exists()
+
+
+def test_sessions_are_listed_newest_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sessions", "--store", str(store), "--json"]) == 0
+    assert [row["title"] for row in json.loads(capsys.readouterr().out)] == ["rivers", "capitals"]
+    assert main(["sessions", "--store", str(store), "--limit", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "rivers" in text
+    assert "capitals" not in text
+
+
+SAMPLE = [
+    {"choices": [{"index": 0, "delta": {"content": "Hello "}, "finish_reason": None}]},
+    {"choices": [{"index": 0, "delta": {"content": "\x1b[31myou"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """One answer of a loopback server, one of a provider without a wire that calls a tool, and one that fails."""
+    path = tmp_path / "calls.jsonl"
+    body = "".join(f"data: {json.dumps({'id': 'r', 'model': 'sample'} | event)}\n\n" for event in SAMPLE)
+    answer = {"status": 200, "headers": {"content-type": "text/event-stream"}, "body": body + "data: [DONE]\n\n"}
+    with serve_recording([answer]) as server, rn.record(path):
+        llm = rn.LLM.named("openai-compatible/sample", base_url=f"{server.base_url}/v1", api_key="not-a-real-key-0000")
+        assert list(llm.stream("hi"))
+        called = ScriptedProvider.llm([ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})])
+        assert list(called.stream("add"))
+    return path
+
+
+def test_the_real_command_plays_a_recording(recording: Path) -> None:
+    done = run("replay", str(recording))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 of 2  openai-compatible/sample" in done.stdout
+    assert "Hello ␛[31myou" in done.stdout  # shown, not obeyed
+    assert 'calls add {"a": 1, "b": 2}' in done.stdout
+    assert "3 tokens in, 2 out" in done.stdout
+
+
+def test_a_played_recording_as_json_is_what_each_call_gave(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(recording), "--json"]) == 0
+    first, second = (rn.Completion.model_validate_json(line) for line in capsys.readouterr().out.splitlines())
+    assert first.text.startswith("Hello ")
+    assert first.usage.input_tokens == 3
+    assert second.tool_calls[0].arguments == {"a": 1, "b": 2}
+
+
+def test_a_failed_call_in_a_recording_is_told_by_the_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "failed.jsonl"
+    with rn.record(path):
+        assert list(ScriptedProvider.llm("x", fault="overloaded").stream("hi"))
+    assert main(["replay", str(path)]) == 1
+    assert "failed: scripted fault: overloaded" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["replay", "no-such-file.jsonl"], 1, "there is no file no-such-file.jsonl"),
+        (["replay", "pyproject.toml"], 1, "pyproject.toml"),
+        (["models", "offered", "nobody"], 1, "unknown provider 'nobody'"),
+        (["models", "pull", "gpt-2"], 1, "smollm2-135m"),
+    ],
+)
+def test_what_cannot_be_done_is_told_without_a_traceback(
+    arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast", "inf", "nan"])
+def test_a_speed_is_a_positive_number(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["replay", "x.jsonl", f"--speed={speed}"])
+    assert caught.value.code == 2
+    assert "positive number" in capsys.readouterr().err
+
+
+def test_models_offered_asks_the_endpoint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REIN_NB_API_KEY", "not-a-real-key-0000")
+    answer = {
+        "status": 200,
+        "headers": {"content-type": "application/json"},
+        "body": '{"data": [{"id": "b"}, {"id": "a"}]}',
+    }
+    with serve_recording([answer, answer]) as server:
+        command = ["models", "offered", "openai-compatible", "--base-url", f"{server.base_url}/v1"]
+        assert main(command) == 0
+        assert capsys.readouterr().out == "openai-compatible/a\nopenai-compatible/b\n"
+        assert main([*command, "--json"]) == 0
+        assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ["b", "a"]
+
+
+def test_doctor_and_models_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-proj-thisIsNoRealKey0123456789")
+    assert main(["doctor", "--json"]) == 0
+    text = capsys.readouterr().out
+    assert "thisIsNoRealKey" not in text
+    found = json.loads(text)
+    assert found["keys"]["openai"] == ["OPENAI_API_KEY"]
+    assert all(feature["works"] == (feature["why_not"] is None) for feature in found["features"])
+    for command in (["models", "--json"], ["models", "list", "--json"], ["models", "--json", "list"]):
+        assert main(command) == 0
+        assert json.loads(capsys.readouterr().out)[0]["model"] == "local/smollm2-135m"
+
+
+def test_a_reader_that_wants_no_more_is_no_fault() -> None:
+    command = f"{sys.executable} -m rein_nb doctor --json | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "{"
+    assert done.stderr == ""
 
 
 def test_the_live_grid_shows_every_column_and_obeys_nothing_that_a_model_wrote() -> None:
