@@ -22,6 +22,7 @@ from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, all_events, as_chunks
 from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
+from rein_nb.ir.clock import RunClock
 from rein_nb.llm import LLM, as_messages, as_options
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, Toolset
@@ -135,6 +136,9 @@ class Agent:
         self._always_allowed: set[str] = set()
         self._live: dict[RunState, asyncio.Task[AgentResult]] = {}
         self._results: list[AgentResult] = []
+        self._clock: RunClock | None = None
+        # Shared with forks: what a recording of one agent goes by.
+        self._identity = object()
         self.messages = messages
         if session is not None:
             if not callable(getattr(session, "attach", None)):
@@ -202,6 +206,8 @@ class Agent:
         copy._always_allowed = set(self._always_allowed)
         copy._live = {}
         copy._results = []
+        copy._clock = self._clock
+        copy._identity = self._identity
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
@@ -304,7 +310,10 @@ class Agent:
             signal=signal,
             always_allowed=self._always_allowed,
             watched=watched,
+            after=self._clock,
+            owner=self._identity,
         )
+        self._clock = run.clock
         if setup.output_type is not None:
             run.output_spec = OutputSpec(
                 setup.output_type, native=_has_native_output(setup.llm), taken=setup.tools.names

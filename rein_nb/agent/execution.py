@@ -84,7 +84,11 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
         index, call, tool = batch[0]
         answers[index] = await _run_call(run, call, tool)
         return
-    tasks = [asyncio.ensure_future(_run_call(run, call, tool)) for _, call, tool in batch]
+    tasks: list[asyncio.Task[ToolRun]] = []
+    for _, call, tool in batch:
+        # Played back, calls end in their order: which is done first is the machine's doing.
+        before = tasks[-1] if tasks and run.clock.replayed else None
+        tasks.append(asyncio.ensure_future(_run_call(run, call, tool, before)))
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
@@ -107,7 +111,8 @@ async def _answered(run: RunState, call: ToolCall, result: ToolResult) -> ToolRu
     return ToolRun.model_construct(call=call, result=result, started_at=None, duration_s=None)
 
 
-async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
+async def _run_call(run: RunState, call: ToolCall, tool: Tool, before: asyncio.Task[ToolRun] | None = None) -> ToolRun:
+    """One call, answered; not before the task `before` is done, where one is given."""
     if run.token.is_cancelled:
         return await _answered(run, call, outcomes.not_started(call, run.token.reason))
     live = True
@@ -129,6 +134,7 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
     try:
         checked, refusal = await _checked(run, call, tool, ctx)
         if refusal is not None:
+            await _wait_for(before)
             return await _answered(run, checked, refusal)
         if checked.name != call.name:
             renamed = run.tools.get(checked.name)
@@ -140,6 +146,7 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
         run.tool_calls += 1
         run.emit(ToolExecutionStart(call=checked))
         outcome = await tool.execute(checked, ctx)
+        await _wait_for(before)
         live = False
         result = await _after_hooks(run, checked, outcome.result, ctx)
     finally:
@@ -148,6 +155,11 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool) -> ToolRun:
     if outcome.ends_run is not None:
         run.end_with(outcome.ends_run)
     return _ended(run, checked, result, outcome)
+
+
+async def _wait_for(task: asyncio.Task[ToolRun] | None) -> None:
+    if task is not None:
+        await asyncio.wait((task,))
 
 
 def _ended(run: RunState, call: ToolCall, result: ToolResult, outcome: Outcome) -> ToolRun:

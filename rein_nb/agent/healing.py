@@ -6,7 +6,7 @@ exactly one result, right behind the message that made it, and says truthfully w
 
 from __future__ import annotations
 
-import uuid
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -53,7 +53,7 @@ def heal(messages: Sequence[Message]) -> Healed:
             healed.messages.append(message)
             continue
         given, later, at = _answers(messages, at, healed)
-        named = with_ids(message)
+        named = with_ids(message, len(healed.messages))
         if named is not message:
             healed.repaired.append("a tool call without an id of its own got one")
         healed.messages.append(named)
@@ -119,18 +119,23 @@ def _without_results(message: Message, healed: Healed) -> Message | None:
     return message.model_copy(update={"parts": rest}) if rest else None
 
 
-def with_ids(message: Message) -> Message:
-    """The message with an id of its own for every call; itself when it has them."""
+def with_ids(message: Message, at: int) -> Message:
+    """The message with an id of its own for every call; itself when it has them.
+
+    An id that is missing is made from the call and its place, `at` being the message's in its transcript: equal conversations get equal
+    ids, so that a recorded one is found when it is played back.
+    """
     calls = message.tool_calls
     ids = {call.id for call in calls}
     if len(ids) == len(calls) and "" not in ids:
         return message
     seen: set[str] = set()
     parts = []
-    for part in message.parts:
+    for n, part in enumerate(message.parts):
         if isinstance(part, ToolCall):
             if not part.id or part.id in seen:
-                part = part.model_copy(update={"id": f"call_{uuid.uuid4().hex[:20]}"})
+                what = f"{at}.{n} {part.name} {part.arguments_text}".encode("utf-8", "surrogatepass")
+                part = part.model_copy(update={"id": f"call_{hashlib.sha256(what).hexdigest()[:20]}"})
             seen.add(part.id)
         parts.append(part)
     return message.model_copy(update={"parts": parts})

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 from rein_nb.agent.events import AgentEnd, AgentStart, TurnEnd, TurnStart
 from rein_nb.agent.execution import execute_calls
@@ -44,7 +43,8 @@ _ENDS: dict[str, StopReason] = {
 
 async def run_loop(run: RunState) -> AgentResult:
     """Run to the end and return the result; `AgentEnd` is always the last event."""
-    run.begin_clock()
+    run.loop = asyncio.get_running_loop()
+    outer = run.clock.begin()
     deadline = _start_deadline(run)
     heartbeat = Heartbeat(run.loop)
     try:
@@ -78,13 +78,14 @@ async def run_loop(run: RunState) -> AgentResult:
         result = run.finished()
         run.emit(AgentEnd(result=result))
         run.token.close()
+        run.clock.end(outer)
     return result
 
 
 async def _turn(run: RunState) -> None:
     """One model call with its tool calls, and the decision what comes next."""
     run.turn += 1
-    started_at, clock = time.time(), time.perf_counter()
+    started_at, begun = run.clock.now(), run.clock.elapsed()
     if run.listening:
         run.emit(TurnStart(model=run.llm.model))
     completion = await ask_model(run)
@@ -96,7 +97,7 @@ async def _turn(run: RunState) -> None:
         completion=completion,
         tools=tools,
         started_at=started_at,
-        duration_s=time.perf_counter() - clock,
+        duration_s=run.clock.elapsed() - begun,
     )
     run.turns.append(turn)
     if run.listening:

@@ -27,7 +27,7 @@ class ToolRun(Data):
     started_at
         Unix time, seconds; None when the tool never started.
     duration_s
-        Seconds; None when the tool never started.
+        Seconds; None when the tool never started, and in a run that was played back, whose tools' times nobody recorded.
     """
 
     call: ToolCall

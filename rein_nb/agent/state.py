@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
-from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError, ToolCall, Usage
+from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError, ToolCall, Usage, clock
 from rein_nb.ir.errors import ErrorKind
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
@@ -74,6 +72,10 @@ class RunState:
         Tools that were allowed for good.
     watched
         Whether somebody follows the events who can answer questions.
+    after
+        The clock of the run before it, of the same agent.
+    owner
+        What stands for the agent.
     """
 
     def __init__(
@@ -87,14 +89,19 @@ class RunState:
         signal: CancellationToken | None = None,
         always_allowed: set[str] | None = None,
         watched: bool = False,
+        after: clock.RunClock | None = None,
+        owner: object = None,
     ) -> None:
         self.setup = setup
         self.tools = setup.tools
         self.llm = setup.llm
-        self.run_id = uuid.uuid4().hex
         self.token = CancellationToken(signal)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
         self.prompt = list(prompt)
+        self.clock = clock.for_run(
+            getattr(setup.llm, "backend", None), self._what_it_is(len(history)), owner=owner, after=after
+        )
+        self.run_id = self.clock.run_id
         self.go_on_from(history, compaction or Compaction(), meter or Meter())
         self.compacted = False
         self.turns: list[Turn] = []
@@ -117,8 +124,6 @@ class RunState:
         self.error: ErrorInfo | None = None
         self.exception: BaseException | None = None
         self.result: AgentResult | None = None
-        self.started_at = 0.0
-        self._clock = 0.0
         self._stop: StopReason | None = None
         self._stop_lock = threading.Lock()
         self._listeners: list[Listener] = list(setup.on_event)
@@ -153,7 +158,7 @@ class RunState:
         """Stamp an event and hand it to every listener. A listener that fails is taken off: it must not end the run."""
         event.run_id = self.run_id
         event.seq = self._seq
-        event.time = time.time()
+        event.time = self.clock.now()
         event.turn = self.turn
         self._seq += 1
         for listener in tuple(self._listeners):
@@ -281,11 +286,14 @@ class RunState:
             self.append(message)
         return taken
 
-    def begin_clock(self) -> None:
-        """Note the time at which the run started."""
-        self.loop = asyncio.get_running_loop()
-        self.started_at = time.time()
-        self._clock = time.perf_counter()
+    def _what_it_is(self, before: int) -> Callable[[], tuple[Any, ...]]:
+        return lambda: (
+            self.setup.label,
+            self.llm.provider,
+            self.llm.model,
+            before,
+            [message.model_dump(mode="json", fallback=str) for message in self.prompt],
+        )
 
     def finished(self) -> AgentResult:
         """The run's result, made once. Whatever interrupted it, every call of the transcript has a result."""
@@ -310,8 +318,8 @@ class RunState:
                 stop_reason=reason,
                 output=output,
                 error=self.error if reason == "error" else None,
-                started_at=self.started_at or None,
-                duration_s=time.perf_counter() - self._clock if self._clock else None,
+                started_at=self.clock.started_at or None,
+                duration_s=self.clock.elapsed() if self.clock.started_at else None,
             )
         return self.result
 

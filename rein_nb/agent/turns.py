@@ -94,7 +94,7 @@ def _malformed_error(completion: Completion) -> ErrorInfo:
 
 
 def _settled(run: RunState, completion: Completion, shown: bool) -> Completion:
-    message = with_ids(completion.message)
+    message = with_ids(completion.message, len(run.messages))
     if completion.error is not None and message.parts:
         message = marked_interrupted(message, completion.finish_reason)
     if message is not completion.message:
@@ -174,7 +174,10 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
         if kind is StreamDone or kind is StreamError:
             completion = event.completion  # type: ignore[union-attr]
             continue
-        if not run.listening or kind is StreamStart:
+        if kind is StreamStart:
+            run.clock.follow(event._source)
+            continue
+        if not run.listening:
             continue
         if isinstance(event, StreamRetry):
             run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))
@@ -186,6 +189,7 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
         run.emit(MessageUpdate(event=event))
     if completion is None:
         raise RuntimeError("the model call ended without a terminal event")
+    run.clock.settle(completion.timing.total_s)
     return completion, shown
 
 
@@ -233,6 +237,7 @@ async def _summary(run: RunState, older: list[Message]) -> str:
             completion = event.completion
     if completion is not None:
         run.add_usage(completion.usage)
+        run.clock.settle(completion.timing.total_s)
     if completion is None or completion.error is not None or not completion.text:
         run.emit(
             Notice(kind="warning", message="no summary could be made; the older messages are left out without one")

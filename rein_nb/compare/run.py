@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from rein_nb.agent.result import AgentResult
 from rein_nb.compare.columns import ModelColumn, as_columns, as_prompts, prompt_text
 from rein_nb.compare.comparison import Cell, Comparison
 from rein_nb.compare.display import Display, Stops, open_display
-from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError
+from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError, clock
 from rein_nb.stream import CancellationToken
 
 DEFAULT_CONCURRENCY = 8
@@ -238,7 +236,7 @@ async def _column(job: _Job, column: ModelColumn) -> None:
 
 
 async def _cell(job: _Job, column: ModelColumn, cell: Cell) -> None:
-    started_at = time.time()
+    started_at = clock.now()
     messages = job.prompts[cell.prompt_index]
     try:
         async for event in column.make().events(messages, signal=job.stops[column.label], interactive=False):
@@ -262,11 +260,11 @@ def _failed(label: str, messages: list[Message], exc: Exception, started_at: flo
             "bad_request" if isinstance(exc, InvalidRequest) else "other", f"{type(exc).__name__}: {exc}"
         )
     return AgentResult(
-        run_id=uuid.uuid4().hex,
+        run_id=clock.new_id("failed", label, [message.text for message in messages]),
         label=label,
         messages=messages,
         stop_reason="error",
         error=error,
         started_at=started_at,
-        duration_s=time.time() - started_at,
+        duration_s=clock.now() - started_at,
     )

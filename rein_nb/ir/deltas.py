@@ -21,6 +21,7 @@ from rein_nb.ir.parts import Citation, MediaPart
 from rein_nb.ir.usage import Usage
 
 PartKey: TypeAlias = Hashable
+"""What names a part within one stream; the emitter chooses it."""
 
 
 @dataclass(slots=True)
@@ -191,7 +192,57 @@ class Warn:
     message: str
 
 
+@dataclass(slots=True)
+class Elapsed:
+    """What follows was recorded, and came this long after its request: the call's time is then what these say, not the machine's.
+
+    Attributes
+    ----------
+    seconds
+        Since the request, as recorded.
+    started_at
+        The Unix time at which the call shall have started, seconds.
+    pace
+        Real seconds in which a recorded second passes; 0 when it is played at once.
+    received
+        Whether something of the answer had come by then; False when the request failed before.
+    """
+
+    seconds: float
+    started_at: float | None = None
+    pace: float = 0.0
+    received: bool = True
+
+
 Delta: TypeAlias = (
     Text | Thinking | Signature | Refusal | ToolOpen | ToolArgs | ToolArgsObject | Cite | Media | ServerTool | Settle
     | PartExtra | PartEnd | Void | UsageReport | Finish | End | Fault | Meta | Warn
+    | Elapsed
 )  # fmt: skip
+"""Any of the deltas above."""
+
+__all__ = [
+    "Cite",
+    "Delta",
+    "Elapsed",
+    "End",
+    "Fault",
+    "Finish",
+    "Media",
+    "Meta",
+    "PartEnd",
+    "PartExtra",
+    "PartKey",
+    "Refusal",
+    "ServerTool",
+    "Settle",
+    "Signature",
+    "Text",
+    "Thinking",
+    "ToolArgs",
+    "ToolArgsObject",
+    "ToolOpen",
+    "UsageReport",
+    "Void",
+    "Warn",
+]

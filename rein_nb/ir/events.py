@@ -37,6 +37,13 @@ class Source(Protocol):
     def message_at(self, segment: int, count: int) -> Message:
         """The message as of a position."""
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the answer is played back."""
+
+    def elapsed(self) -> float:
+        """Seconds since the request was started."""
+
 
 class _Event:
     """Base of stream events: a source and a position in it. Slots keep a kept event small."""

@@ -65,13 +65,19 @@ class RetryPolicy:
         self.max_wait_s = max_wait_s
         self._rand = rand
 
-    def wait(self, attempt: int, error: ErrorInfo) -> float | None:
-        """Seconds to wait before retry number `attempt`; None when it must not be retried."""
+    def wait(self, attempt: int, error: ErrorInfo, *, steady: bool = False) -> float | None:
+        """Seconds to wait before retry number `attempt`; None when it must not be retried.
+
+        Parameters
+        ----------
+        steady
+            Half the longest jitter in place of a random part of it: for what is played back.
+        """
         if attempt > self.max_retries or not error.retryable:
             return None
         if error.retry_after_s is not None and error.retry_after_s > 0:
             return error.retry_after_s if error.retry_after_s <= self.max_wait_s else None
-        return self._rand() * float(min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
+        return (0.5 if steady else self._rand()) * float(min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
 
 
 class _Interrupted(Exception):
@@ -316,7 +322,7 @@ async def drive(
                         yield event
                     return
             attempt += 1
-            wait_s = None if acc.visible else policy.wait(attempt, error)
+            wait_s = None if acc.visible else policy.wait(attempt, error, steady=acc.recorded)
             if wait_s is None:
                 for event in acc.fail(error):
                     yield event
@@ -324,7 +330,7 @@ async def drive(
             for event in acc.retry(attempt, wait_s, error):
                 yield event
             try:
-                await guard.wait(asyncio.sleep(wait_s))
+                await guard.wait(asyncio.sleep(wait_s * acc.pace))
             except _Interrupted as stop:
                 for event in acc.cancel() if stop.why == "cancelled" else acc.fail(guard.error(stop.why, origin)):
                     yield event

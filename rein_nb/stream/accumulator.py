@@ -76,6 +76,24 @@ class _Slot:
         self.closed = False
 
 
+class _Recorded:
+    """The time of an answer that is played back: `reading` is set by the answer itself."""
+
+    __slots__ = ("answered", "base", "live", "pace", "reading", "retried")
+
+    def __init__(self, live: Callable[[], float]) -> None:
+        self.live = live
+        self.base = 0.0
+        self.reading = 0.0
+        self.pace = 0.0
+        self.answered = False
+        self.retried: float | None = None
+
+    def read(self) -> float:
+        """The clock."""
+        return self.reading
+
+
 class Accumulator:
     """Turns the deltas of one model call into events and a `Completion`.
 
@@ -133,6 +151,7 @@ class Accumulator:
         self._first_byte: float | None = None
         self._first_text: float | None = None
         self._times = array("d")
+        self._recorded: _Recorded | None = None
         self._cache: tuple[tuple[int, int], Message] | None = None
         self._completion: Completion | None = None
 
@@ -170,6 +189,20 @@ class Accumulator:
         """Whether the answer said why it ended, so that the end of the source is a success."""
         return self._finish is not None
 
+    @property
+    def pace(self) -> float:
+        """Real seconds in which a second of this call passes: 1, or what an answer that is played back says."""
+        return 1.0 if self._recorded is None else self._recorded.pace
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the answer is played back, so that nothing about the call may depend on the machine."""
+        return self._recorded is not None
+
+    def elapsed(self) -> float:
+        """Seconds since the request was started."""
+        return self._clock() - self._started
+
     def restart_clock(self) -> None:
         """Measure times from now on: what came before was preparation, not the provider's work."""
         self._started = self._clock()
@@ -177,6 +210,11 @@ class Accumulator:
 
     def first_byte(self) -> None:
         """Note that the answer's first byte arrived."""
+        recorded = self._recorded
+        if recorded is not None and recorded.retried is not None:
+            # This attempt may be a real one: the machine's clock goes on from the recorded time. A recorded one sets it itself.
+            self._clock, self._started = recorded.live, recorded.retried - recorded.base
+            recorded.retried = None
         if self._first_byte is None:
             self._first_byte = self._clock() - self._started
 
@@ -201,6 +239,9 @@ class Accumulator:
             self._usage = Usage()
         self._finish = None
         self._fault = None
+        if self._recorded is not None:
+            self._recorded.base = self._recorded.reading = self._recorded.reading + wait_s
+            self._recorded.retried = self._recorded.live()
         return (*head, StreamRetry(self, 0, 0, attempt, wait_s, error))
 
     def feed(self, delta: d.Delta) -> Events:
@@ -264,6 +305,19 @@ class Accumulator:
         return (*self.start(), self._terminal("cancelled", self._finish.native if self._finish else None, error))
 
     # -- deltas -----------------------------------------------------------------------------------
+
+    def _elapsed(self, delta: d.Elapsed) -> Events:
+        recorded = self._recorded
+        if recorded is None:
+            recorded = self._recorded = _Recorded(self._clock)
+            self._started_at = delta.started_at
+        if not recorded.answered:
+            recorded.answered = delta.received
+            self._first_byte = recorded.base + delta.seconds if delta.received else None
+        recorded.reading = recorded.base + delta.seconds
+        recorded.pace = delta.pace
+        self._clock, self._started = recorded.read, 0.0
+        return _NONE
 
     def _slot(self, key: Hashable, kind: str) -> _Slot:
         slot = self._slots.get(key)
@@ -592,6 +646,7 @@ _HANDLERS: dict[type[Any], Callable[[Accumulator, Any], Events]] = {
     d.Fault: Accumulator._faulted,
     d.Meta: Accumulator._meta,
     d.Warn: Accumulator._warn,
+    d.Elapsed: Accumulator._elapsed,
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import time
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
 from rein_nb.ir import ToolCall, ToolResult, ToolSpec, sanitize_tool_name
+from rein_nb.ir.clock import Stopwatch
 from rein_nb.tools import outcomes
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
@@ -201,7 +201,7 @@ class Tool:
         if ctx.token.is_cancelled:
             return Outcome(outcomes.not_started(call, ctx.token.reason))
         threaded = self.in_thread and not self._async
-        started_at, clock = time.time(), time.perf_counter()
+        watch = Stopwatch()
 
         def start() -> asyncio.Future[Any]:
             if threaded:
@@ -215,8 +215,8 @@ class Tool:
             awaitable = ended.value
             ended = await run_guarded(lambda: asyncio.ensure_future(_wait_for(awaitable)), ctx.token, self.timeout_s)
         outcome = self._outcome(call, ended, ctx)
-        outcome.started_at = started_at
-        outcome.duration_s = time.perf_counter() - clock
+        outcome.started_at = watch.started_at
+        outcome.duration_s = watch.seconds()
         return outcome
 
     def _outcome(self, call: ToolCall, ended: Ended, ctx: ToolContext[Any]) -> Outcome:

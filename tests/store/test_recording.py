@@ -249,11 +249,6 @@ def test_a_comparison_plays_back_with_equal_answers(tmp_path: Path) -> None:
     assert second.table().equals(first.table())
 
 
-def test_a_provider_without_a_wire_cannot_be_recorded_and_says_so(tmp_path: Path) -> None:
-    with record(tmp_path / "x.jsonl"), pytest.raises(Exception, match="speaks no wire dialect"):
-        ScriptedProvider.llm(["x"]).chat("hi")
-
-
 @pytest.mark.parametrize(
     ("content", "error"),
     [

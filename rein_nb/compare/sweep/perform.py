@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +9,7 @@ from rein_nb.agent import Agent
 from rein_nb.agent.events import AgentEnd
 from rein_nb.agent.result import AgentResult, StopReason, Turn
 from rein_nb.compare.sweep.plan import Work
-from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ProviderError, StreamDone, StreamError
+from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ProviderError, StreamDone, StreamError, clock
 from rein_nb.llm import LLM
 
 _STOP: Mapping[str, StopReason] = {
@@ -21,10 +19,10 @@ _STOP: Mapping[str, StopReason] = {
 
 async def perform(work: Work, messages: list[Message]) -> AgentResult:
     """Ask, and give what came of it. What fails, a provider or a tool or the request itself, is a result with an error."""
-    started_at = time.time()
+    started_at = clock.now()
     try:
         if work.options is not None and work.llm is not None:
-            return await _call(work, work.llm, work.options, messages, started_at)
+            return await _call(work, work.llm, work.options, messages)
         return await _run(work.make(), messages)
     except Exception as exc:
         return failed(work, messages, exc, started_at)
@@ -40,10 +38,19 @@ async def _run(agent: Agent, messages: list[Message]) -> AgentResult:
     return result
 
 
-async def _call(
-    work: Work, llm: LLM, options: Mapping[str, Any], messages: list[Message], started_at: float
-) -> AgentResult:
+async def _call(work: Work, llm: LLM, options: Mapping[str, Any], messages: list[Message]) -> AgentResult:
     """A bare model call: what an agent without tools would do, at less expense."""
+    timer = clock.for_run(llm.backend, lambda: ("call", work.model, [message.text for message in messages]))
+    outer = timer.begin()
+    try:
+        return await _answered(timer, work, llm, options, messages)
+    finally:
+        timer.end(outer)
+
+
+async def _answered(
+    timer: clock.RunClock, work: Work, llm: LLM, options: Mapping[str, Any], messages: list[Message]
+) -> AgentResult:
     asked = [Message(role="system", content=work.system), *messages] if work.system else messages
     completion: Completion | None
     error: ErrorInfo | None = None
@@ -54,10 +61,11 @@ async def _call(
     if completion is None:
         completion = Completion(message=Message(role="assistant", content=""), error=error, finish_reason="error")
     error = error or completion.error
-    duration = time.time() - started_at
-    turn = Turn(number=1, completion=completion, started_at=started_at, duration_s=duration)
+    timer.settle(completion.timing.total_s)
+    duration = timer.elapsed()
+    turn = Turn(number=1, completion=completion, started_at=timer.started_at, duration_s=duration)
     return AgentResult(
-        run_id=uuid.uuid4().hex,
+        run_id=timer.run_id,
         model=completion.model or llm.model,
         provider=llm.provider,
         label=work.model,
@@ -69,7 +77,7 @@ async def _call(
         stop_reason="error" if error is not None else _STOP.get(completion.finish_reason, "completed"),
         output=completion.text,
         error=error,
-        started_at=started_at,
+        started_at=timer.started_at,
         duration_s=duration,
     )
 
@@ -92,7 +100,7 @@ def failed(work: Work, messages: list[Message], exc: BaseException, started_at: 
         kind = "bad_request" if isinstance(exc, InvalidRequest) else "other"
         error = ErrorInfo.make(kind, f"{type(exc).__name__}: {exc}")  # type: ignore[arg-type]
     return AgentResult(
-        run_id=uuid.uuid4().hex,
+        run_id=clock.new_id("failed", work.model, [message.text for message in messages]),
         provider=work.provider,
         label=work.model,
         system=work.system,
@@ -100,5 +108,5 @@ def failed(work: Work, messages: list[Message], exc: BaseException, started_at: 
         stop_reason="error",
         error=error,
         started_at=started_at,
-        duration_s=time.time() - started_at,
+        duration_s=clock.now() - started_at,
     )

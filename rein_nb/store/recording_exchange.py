@@ -1,0 +1,195 @@
+"""What a recording is made of: a header, and exchanges, each a request and the answer's events with their times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rein_nb.dialects.base import Target, WireCall
+from rein_nb.ir import ErrorInfo, Request
+from rein_nb.store.records import scrub
+
+FORMAT = "rein_nb.recording"
+VERSION = 1
+
+UNKNOWN_TIME = 946684800.0
+"""2000-01-01, UTC: when a recording was made whose header does not say so."""
+
+NO_WIRE = "deltas"
+"""In place of a dialect's name, for providers that speak none: their deltas are what is recorded."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One recorded request and its answer.
+
+    Attributes
+    ----------
+    request
+        Provider, dialect, path and body, secrets masked.
+    stream
+        Whether a streamed answer was asked for.
+    events
+        (seconds since the request, event name, data) each.
+    error
+        The fault that ended the exchange.
+    seconds
+        How long the exchange took.
+    lane
+        How many equal runs had been made before the run that asked; None outside of runs. Repetitions that go on at the same time each get
+        their own answers back by it.
+    """
+
+    request: dict[str, Any]
+    stream: bool
+    events: list[tuple[float, str | None, Any]] = field(default_factory=list)
+    error: ErrorInfo | None = None
+    seconds: float = 0.0
+    lane: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The exchange as a record."""
+        made = {
+            "key": request_key(self.request),
+            "request": self.request,
+            "stream": self.stream,
+            "events": [list(event) for event in self.events],
+            "error": None if self.error is None else self.error.model_dump(mode="json"),
+            "seconds": self.seconds,
+        }
+        return made if self.lane is None else {**made, "lane": self.lane}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Exchange:
+        """An exchange from its record."""
+        error = data.get("error")
+        return cls(
+            request=data["request"],
+            stream=data["stream"],
+            events=[(at, name, value) for at, name, value in data["events"]],
+            error=None if error is None else ErrorInfo.model_validate(error),
+            seconds=data.get("seconds", 0.0),
+            lane=data.get("lane"),
+        )
+
+
+def request_key(request: dict[str, Any]) -> str:
+    """The key of an encoded request: the sha256 of its JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+def encoded(provider: str, target: Target, call: WireCall) -> dict[str, Any]:
+    """What identifies a request on a wire, secrets masked."""
+    made: dict[str, Any] = scrub(
+        {
+            "provider": provider,
+            "dialect": target.dialect,
+            "path": call.path,
+            "query": dict(call.query),
+            "body": call.body,
+        }
+    )
+    return made
+
+
+def as_asked(provider: str, request: Request) -> dict[str, Any]:
+    """What identifies a request to a provider without a wire, secrets masked.
+
+    A tool result's `details` are for programs, are sent to nobody, and may hold what differs from run to run.
+    """
+    asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
+    for message in asked.get("messages", []):
+        for part in message.get("parts", []):
+            part.pop("details", None)
+    made: dict[str, Any] = scrub(
+        {
+            "provider": provider,
+            "dialect": NO_WIRE,
+            "path": "",
+            "query": {},
+            "body": {"model": request.options.model, "request": asked},
+        }
+    )
+    return made
+
+
+class Played:
+    """Exchanges by request, and how often each was played."""
+
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
+        self._by_key: dict[str, list[Exchange]] = defaultdict(list)
+        self._times: dict[tuple[str, int | None], int] = defaultdict(int)
+        for exchange in exchanges:
+            self._by_key[request_key(exchange.request)].append(exchange)
+
+    def next(self, request: dict[str, Any], lane: int | None) -> Exchange | None:
+        """The answer to play: equal requests get theirs in the recorded order, each lane its own first, and the last one again after that."""
+        key = request_key(request)
+        found = self._by_key.get(key)
+        if not found:
+            return None
+        n = self._times[key, None]
+        self._times[key, None] = n + 1
+        own = [exchange for exchange in found if exchange.lane == lane] if lane is not None else []
+        if own:
+            k = self._times[key, lane]
+            self._times[key, lane] = k + 1
+            return own[min(k, len(own) - 1)]
+        return found[min(n, len(found) - 1)]
+
+    def add(self, exchange: Exchange) -> None:
+        """Take in an exchange that its caller has seen already."""
+        key = request_key(exchange.request)
+        self._by_key[key].append(exchange)
+        self._times[key, None] += 1
+        if exchange.lane is not None:
+            self._times[key, exchange.lane] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A recording's first line.
+
+    Attributes
+    ----------
+    created_at
+        When the file was begun: Unix time, seconds.
+    """
+
+    created_at: float = UNKNOWN_TIME
+
+    def to_json(self) -> dict[str, Any]:
+        """The header as a record."""
+        return {"format": FORMAT, "version": VERSION, "created_at": self.created_at}
+
+
+def read_records(path: Path, records: list[Any]) -> tuple[Header, list[Exchange]]:
+    """The header and the exchanges of a file.
+
+    Raises
+    ------
+    ValueError
+        When the file is no recording, or a newer one; the text names the line.
+    """
+    if not records:
+        return Header(), []
+    header = records[0]
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f'{path} is no recording: its first line should be a JSON object with "format": "{FORMAT}"')
+    if header.get("version", 0) > VERSION:
+        raise ValueError(
+            f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
+        )
+    exchanges = []
+    for line, data in enumerate(records[1:], 2):
+        try:
+            exchanges.append(Exchange.from_json(data))
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ValueError(f"{path}, line {line}: no recorded exchange: {type(exc).__name__}: {exc}") from exc
+    created_at = header.get("created_at")
+    return Header(float(created_at)) if isinstance(created_at, int | float) else Header(), exchanges
