@@ -24,7 +24,8 @@ def test_every_direct_dependency_is_pinned() -> None:
     wanted = [*project["project"]["dependencies"]]
     for extra in project["project"]["optional-dependencies"].values():
         wanted += extra
-    wanted += project["dependency-groups"]["dev"]
+    for group in project["dependency-groups"].values():
+        wanted += group
     names = {re.match(r"[A-Za-z0-9._-]+", item)[0].lower().replace("_", "-") for item in wanted} - {"rein-nb"}
     pinned = {
         pin.partition("==")[0].lower().replace("_", "-") for pin in project["tool"]["uv"]["constraint-dependencies"]
