@@ -48,7 +48,8 @@ class DeltaWriter:
             if spec.name == "part":
                 value = self._key(value)
             elif isinstance(value, Data):
-                value = value.model_dump(mode="json", exclude_defaults=True, fallback=str)
+                kind_of_part = {"type": value.type} if isinstance(value, MediaPart) else {}
+                value = kind_of_part | value.model_dump(mode="json", exclude_defaults=True, fallback=str)
             made[spec.name] = value
         return made
 

@@ -103,9 +103,10 @@ def as_asked(provider: str, request: Request) -> dict[str, Any]:
     A tool result's `details` are for programs, are sent to nobody, and may hold what differs from run to run.
     """
     asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
-    for message in asked.get("messages", []):
-        for part in message.get("parts", []):
-            part.pop("details", None)
+    for message, told in zip(request.messages, asked["messages"], strict=True):
+        for part, item in zip(message.parts, told.get("parts", []), strict=True):
+            item["type"] = part.type
+            item.pop("details", None)
     made: dict[str, Any] = scrub(
         {
             "provider": provider,

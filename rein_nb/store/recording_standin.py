@@ -86,6 +86,7 @@ class _Take:
                 self._told = delta.seconds
             elif type(delta) in (End, Fault):
                 self.whole = True
+                self._told = self.at(self._told)
 
     def failed(self, exc: ProviderError) -> None:
         """The provider raised."""

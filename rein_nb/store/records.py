@@ -78,8 +78,9 @@ _DATA = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
 """One unbroken base64 run of this length is a picture, a signature or sealed reasoning: no credential is as long, and a mask inside
 it would destroy it."""
 
-_VERBATIM: dict[str, frozenset[str]] = {"thinking": frozenset({"signature", "opaque"}), "media": frozenset({"data"})}
-"""By part type: fields that must come back byte for byte."""
+_SEALED = frozenset({"signature", "opaque"})
+_VERBATIM: dict[str, frozenset[str]] = {"thinking": _SEALED, "media": frozenset({"data"}), "Signature": _SEALED}
+"""By the type of a part or delta: fields that must come back byte for byte."""
 
 
 def scrub(value: Any) -> Any:
