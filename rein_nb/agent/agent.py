@@ -23,6 +23,7 @@ from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, all_events, as_chunks
 from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
 from rein_nb.ir.clock import RunClock
+from rein_nb.ir.transcript import HasTranscript
 from rein_nb.llm import LLM, as_messages, as_options
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, Toolset
@@ -37,7 +38,7 @@ _SETUP = frozenset(f.name for f in fields(Setup)) - {"options"}
 _HOOKS = ("before_tool_call", "after_tool_call", "before_request", "on_event")
 
 
-class Agent:
+class Agent(HasTranscript):
     """A model that can use tools, and remembers the conversation.
 
     Parameters

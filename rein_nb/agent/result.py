@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rein_nb.ir import Completion, ErrorInfo, FinishReason, Message, ToolCall, ToolResult, Usage
 from rein_nb.ir.base import Data
+from rein_nb.ir.transcript import HasTranscript
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,7 @@ class Turn(Data):
     duration_s: float | None = None
 
 
-class AgentResult(Data):
+class AgentResult(Data, HasTranscript):
     """The outcome of a run. Also complete when the run failed, was cancelled or hit a limit.
 
     Attributes

@@ -11,6 +11,7 @@ from rein_nb.ir.errors import ErrorInfo
 from rein_nb.ir.finish import FinishReason, TurnOutcome, normalize_finish_reason
 from rein_nb.ir.messages import Message
 from rein_nb.ir.parts import ToolCall
+from rein_nb.ir.transcript import HasTranscript
 from rein_nb.ir.usage import Usage
 
 
@@ -41,7 +42,7 @@ class Timing(Data):
     retries: int = 0
 
 
-class Completion(Data):
+class Completion(Data, HasTranscript):
     """Everything one model call gave, also when it failed half-way.
 
     Attributes

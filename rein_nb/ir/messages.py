@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from rein_nb.ir.base import JSON, Data, Extra
 from rein_nb.ir.parts import Part, RefusalPart, TextPart, ThinkingPart, ToolCall, ToolResult, ToolStatus
+from rein_nb.ir.transcript import HasTranscript
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -33,7 +34,7 @@ class Origin(Data):
     requested_model: str | None = None
 
 
-class Message(Data):
+class Message(Data, HasTranscript):
     """One entry of a conversation.
 
     ``content=`` accepts a string or a list of parts and strings; ``tool_calls=`` appends calls; for role ``tool``,

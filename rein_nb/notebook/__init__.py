@@ -17,6 +17,7 @@ _WHERE = {
     "Live": "live",
     "allow_nested_loops": "nested",
     "live_grid": "grid",
+    "from_jsonl": "jsonl",
     "load_ipython_extension": "extension",
     "mimebundle": "formatters",
     "run_cell": "magics",
@@ -24,7 +25,7 @@ _WHERE = {
     "show_grid": "grid",
     "state_of": "replay",
     "transcript_html": "saved",
-    "transcript_jsonl": "saved",
+    "transcript_jsonl": "jsonl",
     "transcript_markdown": "saved",
     "unload_ipython_extension": "extension",
 }
@@ -33,6 +34,7 @@ __all__ = [
     "GridView",
     "Live",
     "allow_nested_loops",
+    "from_jsonl",
     "live_grid",
     "load_ipython_extension",
     "mimebundle",
@@ -50,11 +52,12 @@ if TYPE_CHECKING:
     from rein_nb.notebook.extension import load_ipython_extension, unload_ipython_extension
     from rein_nb.notebook.formatters import mimebundle
     from rein_nb.notebook.grid import GridView, live_grid, show_grid
+    from rein_nb.notebook.jsonl import from_jsonl, transcript_jsonl
     from rein_nb.notebook.live import Live
     from rein_nb.notebook.magics import run_cell
     from rein_nb.notebook.nested import allow_nested_loops
     from rein_nb.notebook.replay import state_of
-    from rein_nb.notebook.saved import transcript_html, transcript_jsonl, transcript_markdown
+    from rein_nb.notebook.saved import transcript_html, transcript_markdown
     from rein_nb.notebook.show import show
 
 

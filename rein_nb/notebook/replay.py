@@ -13,7 +13,7 @@ from rein_nb.notebook.view_model import ViewState, apply
 
 
 def state_of(source: Any) -> ViewState:
-    """The view state of an `AgentResult`, `Completion`, `Message`, or a sequence of messages or events.
+    """The view state of an `AgentResult`, `Completion`, `Message`, a sequence of messages or events, a session or agent.
 
     Raises
     ------
@@ -40,6 +40,8 @@ def state_of(source: Any) -> ViewState:
         items = list(source)
         if all(isinstance(item, ev.Event) for item in items):
             return _play(items, ViewState())
+    if isinstance(getattr(source, "messages", None), list):
+        return messages_state(source.messages)
     raise TypeError(
         f"cannot draw a {type(source).__name__}: expected an AgentResult, a Completion, a Message, a list of messages or agent events"
     )

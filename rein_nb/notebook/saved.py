@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +92,7 @@ def transcript_html(source: Any, *, title: str = "Transcript") -> str:
     Parameters
     ----------
     source
-        An `AgentResult`, `Completion`, `Message`, list of messages or events; or a dict from labels to such, drawn side by side.
+        An `AgentResult`, `Completion`, `Message`, list of messages or events, session or agent; or a dict from labels to such, drawn side by side.
     title
         The page's title.
     """
@@ -110,10 +109,3 @@ def transcript_html(source: Any, *, title: str = "Transcript") -> str:
 def transcript_markdown(source: Any) -> str:
     """The transcript as Markdown that is safe wherever it is rendered."""
     return markdown_transcript(state_of(source)) + "\n"
-
-
-def transcript_jsonl(source: Any) -> str:
-    """The transcript as JSON lines: one header, then one line a block. Secrets are masked."""
-    data = transcript_data(state_of(source))
-    blocks = data.pop("blocks")
-    return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in [{"type": "transcript", **data}, *blocks])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rein_nb.agent.events import Event
 from rein_nb.agent.result import AgentResult
 from rein_nb.ir import Message
+from rein_nb.ir.transcript import HasTranscript
 from rein_nb.store.database import StoreError
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
@@ -64,7 +65,7 @@ SELECT {_FIELDS} FROM path ORDER BY depth DESC
 """
 
 
-class Session:
+class Session(HasTranscript):
     """One session of a store. Make one with `Session.new`, `Session.resume`, `Store.create` or `Store.open`.
 
     Several objects and processes may write to one session: each goes on from where it was opened, on a branch of its own, and says so in a

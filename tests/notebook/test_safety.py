@@ -7,13 +7,14 @@ import json
 import pytest
 
 from rein_nb.ir import Message
+from rein_nb.notebook.jsonl import transcript_jsonl
 from rein_nb.notebook.markdown import render_block
 from rein_nb.notebook.plain import markdown_transcript, plain_transcript, transcript_data
 from rein_nb.notebook.render import static_html
 from rein_nb.notebook.replay import state_of
 from rein_nb.notebook.safe_markdown import safe_markdown
 from rein_nb.notebook.sanitize import visible
-from rein_nb.notebook.saved import grid_bundle, transcript_html, transcript_jsonl, transcript_markdown
+from rein_nb.notebook.saved import grid_bundle, transcript_html, transcript_markdown
 from rein_nb.notebook.tail import MarkdownTail, resolve
 from rein_nb.notebook.view_model import ViewState, apply
 from rein_nb.notebook.wire import Encoder
