@@ -8,6 +8,7 @@ from typing import Any
 from rein_nb.notebook import magics
 from rein_nb.notebook.complete import candidates
 from rein_nb.notebook.formatters import add_formatters, remove_formatters
+from rein_nb.notebook.watch import Watch
 
 _COMMAND = re.compile(r"%%?agent\b")
 _CELL = re.compile(r"%%agent(?=\s|$)([^\n]*)")
@@ -58,6 +59,7 @@ def load_ipython_extension(ip: Any) -> None:
     ip.register_magic_function(no_var_expand(magics.line_magic), "line", "agent")
     ip.register_magic_function(no_var_expand(magics.cell_magic), "cell", "agent")
     ip.input_transformers_cleanup.append(rewrite)
+    ip.ast_transformers.append(Watch())
     ip.events.register("pre_run_cell", _remember)
     ip.set_hook("complete_command", _complete, re_key=_COMMAND)
     _factory_before.append(set_factory(live_grid))
@@ -75,6 +77,7 @@ def unload_ipython_extension(ip: Any) -> None:
         ip.magics_manager.magics[kind].pop("agent", None)
     while rewrite in ip.input_transformers_cleanup:
         ip.input_transformers_cleanup.remove(rewrite)
+    ip.ast_transformers[:] = [found for found in ip.ast_transformers if not isinstance(found, Watch)]
     try:
         ip.events.unregister("pre_run_cell", _remember)
     except ValueError:

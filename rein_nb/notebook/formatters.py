@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -27,16 +28,37 @@ def mimebundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, 
     return bundle_of(obj)
 
 
+_RUN = ("rein_nb.agent.handle", "AgentRun")
+
+
+def display_run(run: Any) -> None:
+    """A run in the background as a cell's last value: seen while it lasts, a transcript afterwards."""
+    from rein_nb.notebook.frontend import place
+    from rein_nb.notebook.show import show
+
+    if place() in ("notebook", "headless"):
+        show(run)
+    else:
+        import sys
+
+        sys.stdout.write(f"{run!r}\n")
+
+
 def add_formatters(ip: Any) -> None:
     """Register `mimebundle` for our types."""
+    ip.display_formatter.ipython_display_formatter.for_type_by_name(*_RUN, display_run)
     for module, name in _SHOWN:
         ip.display_formatter.mimebundle_formatter.for_type_by_name(module, name, mimebundle)
 
 
 def remove_formatters(ip: Any) -> None:
     """Take them off again."""
-    formatter = ip.display_formatter.mimebundle_formatter
-    for module, name in _SHOWN:
+    _forget(ip.display_formatter.ipython_display_formatter, (_RUN,))
+    _forget(ip.display_formatter.mimebundle_formatter, _SHOWN)
+
+
+def _forget(formatter: Any, types: Iterable[tuple[str, str]]) -> None:
+    for module, name in types:
         formatter.deferred_printers.pop((module, name), None)
         for kind in [kind for kind in formatter.type_printers if (kind.__module__, kind.__name__) == (module, name)]:
             del formatter.type_printers[kind]

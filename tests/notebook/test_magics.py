@@ -262,3 +262,42 @@ def test_options_models_tools_and_sessions_are_completed(line: str, found: list[
 def test_completion_is_hooked_in(ip: Any) -> None:
     _, matches = ip.complete("--mod", "%%agent --mod", 13)
     assert "--model" in matches
+
+
+def last_value(cell: str) -> str:
+    import ast
+
+    from rein_nb.notebook.watch import Watch
+
+    return ast.unparse(Watch().visit(ast.parse(cell)))
+
+
+@pytest.mark.parametrize("cell", ["agent.run('x')", "y = 1\nagents[0].run('x', tools=[f])", "await agent.arun('x')"])
+def test_the_last_call_of_run_is_watched(cell: str) -> None:
+    assert last_value(cell).count(".watched(") == 1
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["r = agent.run('x')", "agent.run('x')\nprint(1)", "run('x')", "agent.run('x').text", "[agent.run('x')]", "await agent.run('x')",
+     "agent.arun('x')", "for p in q:\n    agent.run(p)", "def f():\n    agent.run('x')", "", "1"],
+)  # fmt: skip
+def test_runs_elsewhere_in_a_cell_stay_silent(cell: str) -> None:
+    assert "watched" not in last_value(cell)
+
+
+def test_only_an_agents_own_methods_are_watched(ip: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    from rein_nb import Agent
+    from rein_nb.notebook import watch
+
+    agent = Agent(echo())
+    assert watch.watched(agent.run) == agent.run
+    monkeypatch.setattr(watch, "place", lambda: "notebook")
+    assert watch.watched(subprocess.run) is subprocess.run
+    assert watch.watched(agent.astream) == agent.astream
+    assert watch.watched(agent.run) != agent.run
+    ip.user_ns["agent"] = agent
+    monkeypatch.setattr(watch, "place", lambda: "headless")
+    assert ip.run_cell("agent.run('hello')").result.text == "hello"
