@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +26,8 @@ _DETAILS = {"web_search_requests": "web_searches"}
 _MAIN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _ZERO = Decimal(0)
 
-_PROVIDER = re.compile(r"^    Provider\(\n        id='([^']+)'", re.MULTILINE)
+_PROVIDER = "\n    Provider(\n"
+"""How a provider begins in the list's file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,22 +323,29 @@ def _some_providers(price_id: str) -> list[Any] | None:
 
     path = Path(str(types.__file__)).with_name("data.py")
     text = path.read_text(encoding="utf-8")
-    starts = [(match.start(), match[1]) for match in _PROVIDER.finditer(text)]
-    ends = [start for start, _ in starts[1:]] + [text.rindex("\n]")]
-    sections = {name: text[start:end] for (start, name), end in zip(starts, ends, strict=True)}
+    if _PROVIDER not in text:
+        return None
+
+    def section(name: str) -> str | None:
+        start = text.find(f"{_PROVIDER}        id={name!r}")
+        if start < 0:
+            return None
+        end = text.find(_PROVIDER, start + 1)
+        return text[start : end if end >= 0 else text.rindex("\n]")]
+
     names = {name: getattr(types, name) for name in types.__all__}
     names.update(datetime=datetime_module, Decimal=Decimal)
 
-    def build(name: str) -> Any:
+    def build(source: str) -> Any:
         # The installed package's own literal, evaluated as importing it would.
-        return eval(compile(f"({sections[name].strip().rstrip(',')})", str(path), "eval"), names)  # noqa: S307
+        return eval(compile(f"({source.strip().rstrip(',')})", str(path), "eval"), names)  # noqa: S307
 
-    if not sections:
-        return None
-    if price_id not in sections:
+    found = section(price_id)
+    if found is None:
         return []
     try:
-        provider = build(price_id)
-        return [provider, *(build(name) for name in provider.fallback_model_providers or () if name in sections)]
+        provider = build(found)
+        others = map(section, provider.fallback_model_providers or ())
+        return [provider, *(build(other) for other in others if other is not None)]
     except (SyntaxError, NameError, TypeError):
         return None

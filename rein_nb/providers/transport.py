@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
+import gc
 import importlib.util
 import json
 import logging
@@ -20,7 +22,7 @@ import os
 import ssl
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from rein_nb.dialects.base import WireCall
@@ -382,12 +384,31 @@ _no_secrets = _NoSecrets("rein_nb")
 def _make_client(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_no_secrets)
-    client = _MAKERS[spec.sdk](endpoint, config, spec)
-    prices.warm(spec.name)
+    with _import_lock, _without_collections():
+        client = _MAKERS[spec.sdk](endpoint, config, spec)
+        prices.warm(spec.name)
     return client
 
 
 _import_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """No garbage collection while a million objects are made that stay: each would look at all of them, and every thread would wait.
+
+    What was made meanwhile joins the oldest generation unseen, for the next full collection to look at.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.unfreeze()
+        gc.enable()
 
 
 class _Templates:
@@ -447,8 +468,8 @@ def _is_plain(options: Any) -> bool:
 
 
 def _make_openai(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
-    with _import_lock:
-        import openai
+    import openai
+
     headers: dict[str, Any] = dict(endpoint.headers)
     if spec.price_id != "openai":
         # The SDK reads these from the environment; they are OpenAI's business only.
@@ -475,8 +496,8 @@ def _no_check(*_: Any, **__: Any) -> None:
 
 
 def _make_anthropic(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
-    with _import_lock:
-        import anthropic
+    import anthropic
+
     return _with_templates(anthropic.AsyncAnthropic)(
         api_key=endpoint.key or _NO_KEY,
         base_url=endpoint.base_url,

@@ -62,6 +62,7 @@ class WireProvider:
         self.config = config
         self.spec: ProviderSpec = spec
         self.name = spec.name
+        codec_for(spec.dialect)  # imported here rather than in a first call, which others on its loop would wait for
         self._transport = Transport(config, spec, client)
         if client is None and spec.endpoint == "url":
             require_key(config, spec)

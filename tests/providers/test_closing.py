@@ -207,3 +207,17 @@ async def test_many_streams_at_once_share_one_client():
         assert all(isinstance(end, StreamDone) for end in ends)
         assert len(llm.backend._transport._held) == 1
         await llm.aclose()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_making_a_client_leaves_garbage_collection_as_it_was(enabled):
+    was = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        async with serve_recording(ok(CHAT.whole), repeat=True) as server:
+            llm = CHAT.llm(server)
+            await llm.achat("hi")
+            assert gc.isenabled() is enabled
+            await llm.aclose()
+    finally:
+        (gc.enable if was else gc.disable)()
