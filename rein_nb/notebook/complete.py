@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rein_nb.agent import Agent
-from rein_nb.notebook.options import _BY_NAME, APPROVE, OPTIONS
+from rein_nb.notebook.options import _BY_NAME, APPROVE, OPTIONS, TOOL_CHOICE
 
 SETTINGS = ("model", "tools", "system", "session", "reset", "models", "usage", "help")
 
@@ -33,6 +33,7 @@ def candidates(line: str, names: Mapping[str, Any], models: list[str], sessions:
             "models": models,
             "session": sessions,
             "approve": list(APPROVE),
+            "tool_choice": [*TOOL_CHOICE, *_callables(names)],
             "tools": _callables(names),
             "vars": [name for name in names if not name.startswith("_")],
             "schema": [name for name, value in names.items() if isinstance(value, type)],

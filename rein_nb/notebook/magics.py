@@ -310,12 +310,21 @@ _SETTINGS = {
 
 
 def known_models(names: dict[str, Any]) -> list[str]:
-    """Names that ``--model`` takes: variables that hold models, and every provider's name."""
-    from rein_nb.providers.spec import provider_names
+    """Names that ``--model`` takes: variables that hold models or agents, every embedded model by each of its providers, and the names of
+    all other providers."""
+    from rein_nb.providers.local import MODELS
+    from rein_nb.providers.spec import find_spec, provider_names
 
     held = [
         name
         for name, value in names.items()
-        if not name.startswith("_") and callable(getattr(value, "astream_events", None))
+        if not name.startswith("_") and (isinstance(value, Agent) or callable(getattr(value, "astream_events", None)))
     ]
-    return [*held, *(f"{name}/" for name in provider_names())]
+    local, others = [], []
+    for name in provider_names():
+        spec = find_spec(name)
+        if spec is not None and spec.endpoint == "local":
+            local += [f"{name}/{model}" for model in MODELS]
+        else:
+            others.append(f"{name}/")
+    return [*held, *local, *others]

@@ -51,6 +51,9 @@ OPTIONS: tuple[Option, ...] = (
         ("--model", "-m"), "many", "models", "the model; given again, the models answer side by side", "provider/model"
     ),
     Option(("--tools", "-t"), "names", "tools", "functions of yours that the model may call", "f g"),
+    Option(
+        ("--tool-choice",), "one", "tool_choice", "auto, none, required, or the tool that must be called first", "when"
+    ),
     Option(("--system", "-s"), "one", "system", "the system prompt", '"text"'),
     Option(("--session",), "one", "session", "the conversation to go on with", "name"),
     Option(("--effort",), "one", "effort", "how hard to think, in the model's own words", "low"),
@@ -67,6 +70,7 @@ OPTIONS: tuple[Option, ...] = (
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
 APPROVE = ("auto", "always", "never")
+TOOL_CHOICE = ("auto", "none", "required")
 
 
 @dataclass(slots=True)

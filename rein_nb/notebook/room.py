@@ -78,6 +78,7 @@ class Room:
             ("max_tokens", "max_output_tokens"),
             ("temperature", "temperature"),
             ("approve", "approval"),
+            ("tool_choice", "tool_choice"),
         ):
             if name in given:
                 settings[key] = given[name]

@@ -252,11 +252,33 @@ def test_loading_twice_is_harmless_and_unloading_complete() -> None:
         ("%%agent --tools add a", ["add"]),
         ("%%agent --session m", ["mine"]),
         ("%%agent --approve a", ["auto", "always"]),
+        ("%%agent --tool-choice a", ["auto", "add"]),
         ("%agent --system x wo", []),
     ],
 )
 def test_options_models_tools_and_sessions_are_completed(line: str, found: list[str]) -> None:
     assert candidates(line, {"add": add, "x": 1}, ["openai/", "local/"], ["mine"]) == found
+
+
+def test_embedded_models_are_known_by_each_of_their_providers(ip: Any) -> None:
+    known = magics.known_models(ip.user_ns)
+    assert known[:2] == ["echo", "bot"]
+    assert {f"{name}/smollm2-135m" for name in ("local", "local-responses", "local-messages")} < set(known)
+    assert "openai/" in known
+    assert "local/" not in known
+
+
+def test_a_tool_can_be_made_to_be_called(ip: Any) -> None:
+    seen = []
+    ip.user_ns["spy"] = ScriptedProvider.llm(lambda request: seen.append(request.tool_choice) or "x", repeat=True)
+    for cell in (
+        "%%agent -m spy --tools add --tool-choice add\nhi",
+        "%%agent -m spy --tools add --tool-choice required\nhi",
+    ):
+        ip.run_cell(cell).raise_error()
+    assert "add" in str(seen[0])
+    assert "required" in str(seen[1])
+    assert not ip.run_cell("%%agent -m spy --tools add --tool-choice ad\nhi").success
 
 
 def test_completion_is_hooked_in(ip: Any) -> None:
