@@ -72,7 +72,7 @@ class _Tape:
         self._started_at = started_at
         self.speed = speed
 
-    def find(self, request: dict[str, Any], lane: int | None) -> Exchange | None:
+    def find(self, request: dict[str, Any], lane: str | None) -> Exchange | None:
         """The exchange."""
         return self._exchange
 

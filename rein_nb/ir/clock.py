@@ -38,7 +38,7 @@ class RunClock:
     run_id
         The run's id.
     lane
-        How many equal runs were made before it, where somebody counts; tells repetitions apart.
+        What the run is and how many equal ones were made before it, as a short text, where somebody counts; tells repetitions apart.
     owner
         What stands for the agent whose run it is.
 
@@ -50,7 +50,7 @@ class RunClock:
 
     replayed = False
 
-    def __init__(self, run_id: str, lane: int | None = None, owner: object = None) -> None:
+    def __init__(self, run_id: str, lane: str | None = None, owner: object = None) -> None:
         self.run_id = run_id
         self.lane = lane
         self.owner = owner
@@ -87,7 +87,7 @@ class ReplayedClock(RunClock):
 
     replayed = True
 
-    def __init__(self, run_id: str, lane: int, owner: object, source: Source, started_at: float) -> None:
+    def __init__(self, run_id: str, lane: str, owner: object, source: Source, started_at: float) -> None:
         super().__init__(run_id, lane, owner)
         self.source = source
         self.started_at = started_at
@@ -148,16 +148,24 @@ class Source:
         """Whether runs of `owner` on `provider` go by this source; None stands for what belongs to nobody."""
         return self._covers is None or self._covers(provider, owner)
 
-    def digest(self, what: tuple[Any, ...]) -> tuple[str, int]:
-        """(an id for `what`, how many were made for an equal `what` before)."""
+    def new_id(self, *what: Any) -> str:
+        """An id for `what`, another one each time."""
         running = _running.get()
         inside = running.run_id if running is not None and running.replayed else ""
-        text = json.dumps([self._name, inside, *what], sort_keys=True, default=str)
+        return self._counted(self._name, inside, *what)[0]
+
+    def lane(self, what: tuple[Any, ...]) -> str:
+        """The lane of a new run that is `what`: the same in every process that makes the same runs in the same order."""
+        _, key, count = self._counted("lane", *what)
+        return f"{key[:12]}.{count}"
+
+    def _counted(self, *what: Any) -> tuple[str, str, int]:
+        text = json.dumps(what, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         with self._lock:
             count = self._made.get(key, 0)
             self._made[key] = count + 1
-        return hashlib.sha256(f"{key}:{count}".encode()).hexdigest()[:32], count
+        return hashlib.sha256(f"{key}:{count}".encode()).hexdigest()[:32], key, count
 
 
 _running: ContextVar[RunClock | None] = ContextVar("rein_nb_run_clock", default=None)
@@ -201,9 +209,11 @@ def for_run(
     source = _source(provider, owner)
     if source is None:
         return RunClock(uuid.uuid4().hex, None, owner)
-    made, lane = source.digest(("run", *what()))
+    told = what()
+    lane = source.lane(told)
     if source.started_at is None:
         return RunClock(uuid.uuid4().hex, lane, owner)
+    made = source.new_id("run", *told)
     follows = isinstance(after, ReplayedClock) and after.source is source
     return ReplayedClock(made, lane, owner, source, after.now() if follows and after is not None else source.started_at)
 
@@ -252,4 +262,4 @@ def new_id(*what: Any) -> str:
     source = _source()
     if source is None or source.started_at is None:
         return uuid.uuid4().hex
-    return source.digest(what)[0]
+    return source.new_id(*what)

@@ -113,7 +113,7 @@ class Recording:
 
     # -- for the stand-in -------------------------------------------------------------------------
 
-    def find(self, request: dict[str, Any], lane: int | None = None) -> Exchange | None:
+    def find(self, request: dict[str, Any], lane: str | None = None) -> Exchange | None:
         """The answer to play; None when the provider is to be asked.
 
         Raises

@@ -41,8 +41,8 @@ class Exchange:
     seconds
         How long the exchange took.
     lane
-        How many equal runs had been made before the run that asked; None outside of runs. Repetitions that go on at the same time each get
-        their own answers back by it.
+        Which run asked (`rein_nb.ir.clock.RunClock`); None outside of runs. Equal runs that go on at the same time each get their own
+        answers back by it.
     """
 
     request: dict[str, Any]
@@ -50,7 +50,7 @@ class Exchange:
     events: list[tuple[float, str | None, Any]] = field(default_factory=list)
     error: ErrorInfo | None = None
     seconds: float = 0.0
-    lane: int | None = None
+    lane: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The exchange as a record."""
@@ -124,24 +124,34 @@ class Played:
 
     def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._by_key: dict[str, list[Exchange]] = defaultdict(list)
-        self._times: dict[tuple[str, int | None], int] = defaultdict(int)
+        self._adopted: dict[str, str] = {}
+        self._times: dict[tuple[str, str | None], int] = defaultdict(int)
         for exchange in exchanges:
             self._by_key[request_key(exchange.request)].append(exchange)
 
-    def next(self, request: dict[str, Any], lane: int | None) -> Exchange | None:
-        """The answer to play: equal requests get theirs in the recorded order, each lane its own first, and the last one again after that."""
+    def next(self, request: dict[str, Any], lane: str | None) -> Exchange | None:
+        """The answer to play: equal requests get theirs in the recorded order, and the last one again after that.
+
+        A run gets what the same run was answered. One that was not recorded goes on with the run whose answer it got first.
+        """
         key = request_key(request)
         found = self._by_key.get(key)
         if not found:
             return None
         n = self._times[key, None]
         self._times[key, None] = n + 1
-        own = [exchange for exchange in found if exchange.lane == lane] if lane is not None else []
-        if own:
-            k = self._times[key, lane]
-            self._times[key, lane] = k + 1
-            return own[min(k, len(own) - 1)]
-        return found[min(n, len(found) - 1)]
+        if lane is not None:
+            whose = self._adopted.get(lane, lane)
+            own = [exchange for exchange in found if exchange.lane == whose]
+            if own:
+                k = self._times[key, lane]
+                self._times[key, lane] = k + 1
+                return own[min(k, len(own) - 1)]
+        chosen = found[min(n, len(found) - 1)]
+        if lane is not None and chosen.lane is not None and lane not in self._adopted:
+            self._adopted[lane] = chosen.lane
+            self._times[key, lane] = 1 + [exchange for exchange in found if exchange.lane == chosen.lane].index(chosen)
+        return chosen
 
     def add(self, exchange: Exchange) -> None:
         """Take in an exchange that its caller has seen already."""

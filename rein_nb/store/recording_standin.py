@@ -27,7 +27,7 @@ class Keeper(Protocol):
 
     speed: float | None
 
-    def find(self, request: dict[str, Any], lane: int | None) -> Exchange | None:
+    def find(self, request: dict[str, Any], lane: str | None) -> Exchange | None:
         """The answer to play; None when the provider is to be asked."""
 
     def keep(self, exchange: Exchange) -> None:
@@ -237,7 +237,7 @@ class _Plain(_StandIn):
         return _play(found, self._keeper, [], read, list)
 
 
-def _lane() -> int | None:
+def _lane() -> str | None:
     running = clock.current()
     return running.lane if running is not None else None
 
