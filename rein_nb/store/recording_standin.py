@@ -223,12 +223,12 @@ class _Plain(_StandIn):
 
     @staticmethod
     def _note(take: _Take, writer: DeltaWriter, batch: Delta | Sequence[Delta]) -> None:
-        take.saw(batch)
         deltas = batch if isinstance(batch, Sequence) else (batch,)
         told = next((delta.seconds for delta in deltas if type(delta) is Elapsed), None)
         written = [writer.write(delta) for delta in deltas if type(delta) is not Elapsed]
         if written:
             take.exchange.events.append((take.at(told), NO_WIRE, written))
+        take.saw(deltas)
 
     def _play(self, found: Exchange) -> AsyncIterator[list[Delta]]:
         def read(at: float, name: str | None, data: Any) -> list[Delta]:
