@@ -337,13 +337,9 @@ def _ssl_context() -> ssl.SSLContext:
 def _http_timeouts(timeouts: Timeouts) -> Any:
     import httpx2
 
-    # The driver keeps the clocks of first byte and idle; this one only has to be no shorter.
-    read = (
-        None
-        if timeouts.first_byte_s is None or timeouts.idle_s is None
-        else max(timeouts.first_byte_s, timeouts.idle_s) + 1.0
-    )
-    return httpx2.Timeout(connect=timeouts.connect_s, read=read, write=read, pool=timeouts.connect_s)
+    # Whoever reads keeps the clocks of first byte and idle. One of the HTTP client's own would be set anew at every read of every stream.
+    write = None if timeouts.first_byte_s is None else timeouts.first_byte_s + 1.0
+    return httpx2.Timeout(connect=timeouts.connect_s, read=None, write=write, pool=timeouts.connect_s)
 
 
 def fast_http_installed() -> bool:

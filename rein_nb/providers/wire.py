@@ -289,8 +289,16 @@ class WireProvider:
         raise error
 
     async def _exchange(self, call: WireCall, target: Target, method: str = "POST") -> JSON:
-        response = await self._open(call, target, method)
-        body = await self._read(response, target)
+        limit_s = self.config.timeouts.first_byte_s
+        try:
+            async with asyncio.timeout(limit_s):
+                response = await self._open(call, target, method)
+                body = await self._read(response, target)
+        except TimeoutError:
+            raise ErrorInfo.make(
+                "timed_out", f"no answer within {limit_s:g} s",
+                phase="first_byte", provider=self.name, model=target.model,
+            ).to_exception() from None  # fmt: skip
         answer = parse_event(body)
         if isinstance(answer, str):
             raise reading.malformed("what came is not JSON", body, target, response.status_code)

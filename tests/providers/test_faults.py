@@ -147,7 +147,7 @@ async def test_C091_an_error_event_inside_a_200_stream(body, kind, requests, tex
     assert len(server.requests) == requests
 
 
-def _at_once(self, attempt, error):
+def _at_once(self, attempt, error, **_):
     return 0.0 if attempt <= self.max_retries and error.retryable else None
 
 
@@ -275,6 +275,17 @@ async def test_timeouts_by_phase(wire, http):
         llm = wire.llm(server, timeouts=limits)
         with pytest.raises(TimedOut):
             await llm.achat("hi")
+        await llm.aclose()
+
+
+@pytest.mark.parametrize("hang", ["request", 10])
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, GOOGLE], ids=ids)
+async def test_a_list_of_models_that_does_not_come_ends_in_time(wire, hang, http):
+    async with serve_recording(answer(200, '{"data": []}' * 100), cuts=[5, 10], hang_after=hang) as server:
+        llm = wire.llm(server, timeouts=Timeouts(first_byte_s=0.2))
+        with pytest.raises(TimedOut, match=r"within 0\.2 s"):
+            await llm.amodels()
+        assert await server.wait_for_disconnects(1)
         await llm.aclose()
 
 
