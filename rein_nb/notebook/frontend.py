@@ -6,6 +6,9 @@ import contextvars
 import secrets
 from typing import Any, Literal, TypeAlias
 
+VIEW_MIME = "application/vnd.jupyter.widget-view+json"
+"""The MIME type under which an output shows a widget."""
+
 Place: TypeAlias = Literal["notebook", "headless", "terminal", "none"]
 
 

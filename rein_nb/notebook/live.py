@@ -13,7 +13,7 @@ from typing import Any
 
 from rein_nb import aio
 from rein_nb.agent import events as ev
-from rein_nb.notebook.frontend import Output, Place, place
+from rein_nb.notebook.frontend import VIEW_MIME, Output, Place, place
 from rein_nb.notebook.plain import markdown_transcript
 from rein_nb.notebook.saved import bundle_of, grid_bundle
 from rein_nb.notebook.view_model import ViewState, apply
@@ -23,6 +23,13 @@ log = logging.getLogger("rein_nb.notebook")
 
 FLUSH_S = 0.1
 """Seconds between two messages to the browser: at most 10 a second, since each costs about 540 bytes beside its content."""
+
+CHECKPOINT_S = 10.0
+"""At least so many seconds between two checkpoints: what is so far of a run of several turns, put into the cell's output beside the widget, so
+that a notebook saved in the midst of it, or whose kernel dies, holds it."""
+
+CHECKPOINT_BYTES_S = 5_000
+"""At most so many bytes of checkpoints a second, on average."""
 
 UNSOLICITED_S = (0.4, 1.0, 2.5)
 """When a snapshot is sent to a front end that has not said that it is there: its word may wait behind a blocking cell."""
@@ -78,6 +85,7 @@ class Live:
         self._chosen: list[str] = []
         self._scheduled = False
         self._next = 0.0
+        self._checkpoint_after = time.monotonic() + CHECKPOINT_S
         self._finish_when_ended = False
         self._ended = 0
         if self.where == "notebook" and stream:
@@ -111,6 +119,10 @@ class Live:
                     self._encoders[pane].take(ops)
                     if self._encoders[pane].dirty:
                         self._wake()
+                if isinstance(event, ev.TurnEnd) and self._channel is not None:
+                    # The last turn's end is followed by the run's end at once, which makes the output static anyway.
+                    loop = aio.background_loop()
+                    loop.call_soon_threadsafe(loop.call_later, 1.0, self._checkpoint)
                 if isinstance(event, ev.AgentEnd):
                     self._ended += 1
                     self._finish_if_ended()
@@ -165,6 +177,19 @@ class Live:
         if self._channel is not None and not self.finished:
             self._chosen.clear()
             self._channel.send([["S", *(encoder.snapshot() for encoder in self._encoders)]])
+
+    def _checkpoint(self) -> None:
+        try:
+            with self._lock:
+                now = time.monotonic()
+                if self._channel is None or self.finished or now < self._checkpoint_after:
+                    return
+                bundle = self.bundle()
+                size = sum(len(form) for form in bundle.values() if isinstance(form, str))
+                self._checkpoint_after = now + max(CHECKPOINT_S, size / CHECKPOINT_BYTES_S)
+                self._output.put(bundle | {VIEW_MIME: self._channel.bundle[VIEW_MIME]})
+        except Exception:
+            log.exception("the transcript so far could not be put into the notebook; the run goes on")
 
     def _unsolicited(self) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from rein_nb.notebook.frontend import VIEW_MIME
 from rein_nb.notebook.sanitize import shown
 from rein_nb.notebook.style import style_sheet
 
@@ -85,7 +86,7 @@ class WidgetChannel:
     def bundle(self) -> dict[str, Any]:
         """The MIME bundle that shows the widget."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
-        return {"text/plain": "Agent run…", "application/vnd.jupyter.widget-view+json": view}
+        return {"text/plain": "Agent run…", VIEW_MIME: view}
 
     def send(self, ops: Sequence[Any]) -> None:
         """Send operations as the next message."""

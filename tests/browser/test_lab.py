@@ -19,7 +19,7 @@ pytestmark = [
 SETUP = """
 %load_ext rein_nb
 import time
-from rein_nb import ThinkingPart, ToolCall, tool
+from rein_nb import Agent, ThinkingPart, ToolCall, tool
 from rein_nb.testing import ScriptedProvider
 
 def get_weather(city: str) -> str:
@@ -38,6 +38,8 @@ weather = ScriptedProvider.llm(
     ["In Paris it is ", "**18 degrees**", " and cloudy.\\n\\n", "| a | b |\\n|---|---|\\n| 1 | 2 |\\n"],
     delay_s=0.05,
 )
+long = ScriptedProvider.llm(
+    ["First the tool.", ToolCall(id="1", name="get_weather", arguments={"city": "Paris"})], WORDS, delay_s=0.05)
 slow = ScriptedProvider.llm(WORDS, WORDS, WORDS, delay_s=0.05)
 cautious = ScriptedProvider.llm([ToolCall(id="1", name="delete", arguments={"path": "notes.txt"})], "Done as you said.")
 """
@@ -126,6 +128,45 @@ def test_kernel_interrupt_stops_the_run_and_keeps_the_text(open_page) -> None:
     assert "word5" in page.text(1)
     page.run(2)
     assert page.text(2).split() == ["cancelled", "0"]
+
+
+def test_what_is_so_far_is_in_the_file_when_the_kernel_dies(open_page) -> None:
+    page: Page = open_page(
+        "import rein_nb.notebook.live\nrein_nb.notebook.live.CHECKPOINT_S = 0.5",
+        "%%agent -m long --tools get_weather\nWhat is the weather in Paris?",
+        name="dies.ipynb",
+    )
+    page.run(1)
+    page.run(2, wait=False)
+    page.output(2).get_by_text("word40").wait_for(timeout=20_000)
+    # The update of the output did not draw the live view anew: what the reader did to it stays.
+    assert page.output(2).locator(".rein-live").count() == 1
+    page.restart_kernel()
+    (data,) = [output["data"] for output in page.save()["cells"][2]["outputs"]]
+    for kind in ("text/html", "text/markdown", "text/plain"):
+        assert "18 degrees and cloudy in Paris" in "".join(data[kind])
+    assert "application/vnd.rein-nb.transcript+json" in data
+
+
+def test_a_run_as_the_last_line_of_a_cell_is_seen_while_it_runs(open_page) -> None:
+    page: Page = open_page(
+        "agent = Agent(ScriptedProvider.llm(WORDS, delay_s=0.02, repeat=True))",
+        "agent.run('go on')",
+        "await agent.arun('go on')",
+        "print(Out[3].stop_reason, _.text[-8:])",
+        name="run.ipynb",
+    )
+    page.run(1)
+    for cell in (2, 3):
+        page.run(cell, wait=False)
+        page.output(cell).locator(".rein-live", has_text="word9").wait_for(timeout=10_000)
+        page.output(cell).get_by_role("button", name="Stop").click()
+        page.idle(10)
+        assert page.output(cell).locator(".rein-live").count() == 0
+        assert page.text(cell).count("word9 ") == 1
+        assert "Stopped" in page.text(cell)
+    page.run(4)
+    assert page.text(4).startswith("cancelled word")
 
 
 @pytest.mark.parametrize(("button", "words"), [("Approve", "deleted notes.txt"), ("Deny", "denied")])

@@ -11,6 +11,7 @@
 /** @typedef {{ get(name: string): any, send(content: any): void, on(name: string, fn: (...args: any[]) => void): void, off(name: string, fn?: (...args: any[]) => void): void }} Model */
 
 const ANNOUNCE_MS = 1000;
+const SPARE_MS = 2000;
 const NEAR_BOTTOM_PX = 48;
 /** What no reference may bring into HTML. */
 const UNSAFE = /[<>&\x80-\x9f]/;
@@ -276,6 +277,8 @@ class Store {
     this.timer = 0;
     /** @type {((text: string) => void) | null} */
     this.copied = null;
+    /** @type {Sheet | null} */
+    this.spare = null;
     this.receive = (/** @type {any} */ content) => this.message(content);
     model.on("msg:custom", this.receive);
     this.ask();
@@ -355,6 +358,21 @@ class Store {
     sheet.dress();
     this.views.add(sheet);
     return sheet;
+  }
+
+  /**
+   * A view that goes may come back at once: a front end draws an output anew when it is updated. Its sheet is kept for the next view, so that
+   * nothing flickers and what the reader unfolded stays so.
+   * @param {Sheet} sheet
+   */
+  release(sheet) {
+    if (this.spare) this.views.delete(this.spare);
+    this.spare = sheet;
+    setTimeout(() => {
+      if (this.spare !== sheet) return;
+      this.spare = null;
+      this.views.delete(sheet);
+    }, SPARE_MS);
   }
 
   close() {
@@ -470,13 +488,14 @@ export default () => {
     },
     render({ model, el }) {
       const here = store || (store = new Store(model));
-      const sheet = here.open();
+      const sheet = here.spare || here.open();
+      here.spare = null;
       const handler = (/** @type {Event} */ event) => clicked(here, sheet, event);
       sheet.root.addEventListener("click", handler);
       el.append(sheet.root);
       return () => {
-        here.views.delete(sheet);
         sheet.root.removeEventListener("click", handler);
+        here.release(sheet);
       };
     },
   };
