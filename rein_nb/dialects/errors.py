@@ -82,7 +82,17 @@ WORD_KINDS: dict[str, ErrorKind] = {
     "badrequesterror": "bad_request",
     "failedprecondition": "bad_request",
     "requesttoolarge": "bad_request",
-    "validationexception": "bad_request",
+    "validationexception": "bad_request",  # this one and those below: AWS
+    "accessdeniedexception": "permission_denied",
+    "unrecognizedclientexception": "authentication",
+    "expiredtokenexception": "authentication",
+    "resourcenotfoundexception": "not_found",
+    "servicequotaexceededexception": "rate_limited",
+    "modelnotreadyexception": "overloaded",
+    "modeltimeoutexception": "server_error",
+    "modelstreamerrorexception": "server_error",
+    "modelerrorexception": "server_error",
+    "internalserverexception": "server_error",
     "toolusefailed": "bad_request",
 }
 """Kind by the provider's code or type, compared without case and punctuation; used where there is no HTTP status."""
@@ -137,6 +147,12 @@ _OVERFLOW = re.compile(
 # vLLM: only max_tokens is too large, and the message names the context length beside it. A shorter input would not help.
 _MAX_TOKENS_TOO_LARGE = re.compile(r"(?i)max_(?:completion_|output_|new_)?tokens\W.{0,60}\btoo (?:large|high|many)")
 
+# Bedrock: too many tokens a minute, in the words that others have for too long an input.
+_THROTTLED = re.compile(r"(?i)throttl|\bwait before trying|tokens per (?:minute|day|hour)\b")
+
+_NOT_THE_REQUEST = frozenset({"rate_limited", "overloaded", "authentication", "permission_denied"})
+"""Kinds that say nothing of what was asked: where a code names one, the message is not read for an input that is too long or unwelcome."""
+
 _FILTERED = re.compile(
     r"""(?ix)
       content\ (?:management|filtering)\ policy | content\ filter | response\ was\ filtered   # Azure, Anthropic
@@ -151,7 +167,9 @@ _FILTERED = re.compile(
 _OVERLOADED = re.compile(
     r"(?i)\b(?:overloaded|over capacity|at capacity|capacity exceeded|too busy|temporarily unavailable|high demand)\b"
 )
-_RATE_LIMITED = re.compile(r"(?i)\brate[ -]?limit|too many requests|quota exceeded|exceeded your current quota")
+_RATE_LIMITED = re.compile(
+    r"(?i)\brate[ -]?limit|\bthrottl|too many requests|quota exceeded|exceeded your current quota"
+)
 _NO_MONEY = re.compile(r"(?i)insufficient (?:balance|quota|credits?|funds)|credit balance is too low|out of credits")
 _BAD_KEY = re.compile(r"(?i)(?:invalid|incorrect|not a valid) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid)")
 _NOT_FOUND = re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist|not exist)")
@@ -239,7 +257,9 @@ def is_error_body(body: JSON) -> bool:
 
 def is_context_overflow(message: str) -> bool:
     """Whether a provider's error message says that the input is longer than the context window."""
-    return _OVERFLOW.search(message) is not None and _MAX_TOKENS_TOO_LARGE.search(message) is None
+    return _OVERFLOW.search(message) is not None and not (
+        _MAX_TOKENS_TOO_LARGE.search(message) or _THROTTLED.search(message)
+    )
 
 
 def is_content_filtered(message: str) -> bool:
@@ -397,7 +417,7 @@ def _kind(status: int | None, words: list[str], message: str) -> ErrorKind:
     for word in words:
         if word in DECISIVE_WORDS:
             return DECISIVE_WORDS[word]
-    if status not in (401, 402, 404, 429):
+    if status not in (401, 402, 404, 429) and not any(WORD_KINDS.get(word) in _NOT_THE_REQUEST for word in words):
         if is_context_overflow(message):
             return "context_overflow"
         if is_content_filtered(message):

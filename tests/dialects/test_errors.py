@@ -314,3 +314,21 @@ def test_recorded_error_answers_of_all_dialects(shared: object) -> None:
             elif "retry-after" in response["headers"]:
                 assert info.retry_after_s == float(response["headers"]["retry-after"])
     assert seen > 40
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (None, {"error": {"type": "throttlingException", "message": "Too many tokens, please wait"}}, "rate_limited"),
+        (None, {"error": {"message": "ThrottlingException: Too many tokens, please wait before trying again."}}, "rate_limited"),
+        (400, {"error": {"code": "rate_limit_exceeded", "message": "too many tokens"}}, "bad_request"),
+        (None, {"error": {"type": "overloaded_error", "message": "too many input tokens queued"}}, "overloaded"),
+        (None, {"error": {"type": "modelTimeoutException", "message": "Model has timed out"}}, "server_error"),
+        (None, {"error": {"type": "internalServerException", "message": ""}}, "server_error"),
+        (None, {"error": {"type": "validationException", "message": "Input is too long for requested model."}}, "context_overflow"),
+    ],
+)  # fmt: skip
+def test_a_code_that_is_not_about_the_request_outweighs_words_that_could_be(
+    status: int | None, body: Any, kind: str
+) -> None:
+    assert error_info(status, {}, body, None).kind == kind
