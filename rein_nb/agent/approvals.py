@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from rein_nb.agent.hooks import AbortRun, Deny, maybe_await
+from rein_nb.agent.hooks import AbortRun, Deny, ask
 from rein_nb.ir import InvalidRequest, ToolCall
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, ToolContext
+from rein_nb.tools.execute import EndsRun
 from rein_nb.tools.render import describe_error
 
 Verdict: TypeAlias = Literal["allow", "deny", "ask", "always"]
@@ -66,8 +67,8 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
         return ("ask", None) if needed else ("allow", None)
     assert callable(policy)
     try:
-        answer = await maybe_await(_ask_function(policy, call, ctx))
-    except AbortRun:
+        answer = await ask(_ask_function, policy, call, ctx)
+    except (AbortRun, EndsRun):
         raise
     except Exception as exc:
         return "deny", f"the approval function failed: {describe_error(exc)}"

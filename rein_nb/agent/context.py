@@ -6,12 +6,22 @@ replaced by a few messages. A boundary never lies between a call and its result.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from rein_nb.ir import MediaPart, Message, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResult, Usage
+from rein_nb.agent.hooks import ask
+from rein_nb.ir import (
+    InvalidRequest,
+    MediaPart,
+    Message,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 _CHARS_PER_TOKEN = 3.5
 """A low guess, so that the estimate is rather too high than too low."""
@@ -130,6 +140,17 @@ def estimate_tokens(message: Message) -> int:
     return tokens + int(chars / _CHARS_PER_TOKEN)
 
 
+def _checked(made: Any) -> list[Message]:
+    if isinstance(made, str | Message) or not isinstance(made, Sequence):
+        raise InvalidRequest(
+            f"the compaction function must return a list of messages that stand for the older ones, not {type(made).__name__}"
+        )
+    wrong = next((item for item in made if not isinstance(item, Message)), None)
+    if wrong is not None:
+        raise InvalidRequest(f"the compaction function must return Message objects, not {type(wrong).__name__}")
+    return list(made)
+
+
 def boundaries(messages: Sequence[Message]) -> list[int]:
     """Indices at which a transcript may be cut: before a user's turn, and before an assistant message whose predecessors are answered."""
     return [
@@ -178,8 +199,7 @@ async def compact(
         return None
     older = [*done.instead, *messages[done.upto : cut]]
     if callable(policy.strategy):
-        made: Any = policy.strategy(older)
-        instead = list(await made if inspect.isawaitable(made) else made)
+        instead = _checked(await ask(policy.strategy, older))
     elif policy.strategy == "summary":
         text = await summarise(older)
         instead = [Message(role="user", content=f"[Summary of the conversation so far]\n{text}")]

@@ -169,11 +169,12 @@ class Notice(Event):
 
 @dataclass(slots=True, kw_only=True)
 class TurnEnd(Event):
-    """A model call and its tool calls are done."""
+    """A model call and its tool calls are done. `other_calls` are as in `rein_nb.agent.Turn`."""
 
     type: ClassVar[str] = "turn_end"
     completion: Completion
     results: list[ToolResult] = field(default_factory=list)
+    other_calls: list[Completion] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)

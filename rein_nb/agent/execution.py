@@ -22,7 +22,7 @@ from rein_nb.agent.result import ToolRun
 from rein_nb.dialects.schema import without_filled_nulls
 from rein_nb.ir import Completion, ToolCall, ToolResult
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
-from rein_nb.tools.execute import run_guarded
+from rein_nb.tools.execute import EndsRun, run_guarded
 
 if TYPE_CHECKING:
     from rein_nb.agent.state import RunState
@@ -82,13 +82,13 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
         return
     if len(batch) == 1:
         index, call, tool = batch[0]
-        answers[index] = await _run_call(run, call, tool)
+        answers[index] = await _contained(run, call, tool)
         return
     tasks: list[asyncio.Task[ToolRun]] = []
     for _, call, tool in batch:
         # Played back, calls end in their order: which is done first is the machine's doing.
         before = tasks[-1] if tasks and run.clock.replayed else None
-        tasks.append(asyncio.ensure_future(_run_call(run, call, tool, before)))
+        tasks.append(asyncio.ensure_future(_contained(run, call, tool, before)))
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
@@ -98,10 +98,22 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
         raise
     finally:
         for (index, call, _), task in zip(batch, tasks, strict=True):
-            if task.done() and not task.cancelled() and task.exception() is None:
-                answers[index] = task.result()
-            elif task.done():
-                answers[index] = ToolRun.model_construct(call=call, result=outcomes.interrupted_while_running(call))
+            answers[index] = task.result() if not task.cancelled() else _unknown_end(call)
+
+
+async def _contained(run: RunState, call: ToolCall, tool: Tool, before: asyncio.Task[ToolRun] | None = None) -> ToolRun:
+    """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
+    try:
+        return await _run_call(run, call, tool, before)
+    except Exception as exc:
+        run.end_with(exc)
+        return _unknown_end(call)
+
+
+def _unknown_end(call: ToolCall) -> ToolRun:
+    return ToolRun.model_construct(
+        call=call, result=outcomes.interrupted_while_running(call), started_at=None, duration_s=None
+    )
 
 
 async def _answered(run: RunState, call: ToolCall, result: ToolResult) -> ToolRun:
@@ -206,7 +218,7 @@ async def _checked(
             if refusal is not None:
                 return call, refusal
         return call, await _approval(run, call, tool, ctx)
-    except hooks.AbortRun as abort:
+    except (hooks.AbortRun, EndsRun) as abort:
         run.end_with(abort)
         return call, outcomes.not_started(call, str(abort) or "the run was aborted")
 
@@ -244,7 +256,7 @@ async def _after_hooks(run: RunState, call: ToolCall, result: ToolResult, ctx: T
         return result
     try:
         changed, problems = await hooks.after_tool_call(run.setup.after_tool_call, call, result, ctx)
-    except hooks.AbortRun as abort:
+    except (hooks.AbortRun, EndsRun) as abort:
         run.end_with(abort)
         return result
     for problem in problems:

@@ -10,6 +10,7 @@ A hook that fails refuses the call it was asked about: what could not be checked
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 
 from rein_nb.ir import Message, ReinError, ToolCall, ToolResult, ToolSpec
 from rein_nb.tools import ToolContext, outcomes
+from rein_nb.tools.execute import EndsRun
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
 
 
@@ -49,9 +51,30 @@ AfterToolCall: TypeAlias = Callable[[ToolCall, ToolResult, ToolContext[Any]], Ma
 BeforeRequest: TypeAlias = Callable[[ModelRequest], Maybe]
 
 
-async def maybe_await(value: Maybe) -> Any:
-    """The value, awaited when it can be."""
-    return await value if inspect.isawaitable(value) else value
+async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a user's function answers, awaited where it can be. What it raises is always an `Exception`.
+
+    Anything else would be taken by the task, or by the event loop itself, for an order to go down.
+
+    Raises
+    ------
+    AbortRun, EndsRun
+        To end the run; the second carries a KeyboardInterrupt.
+    Exception
+        Whatever else it raised.
+    """
+    try:
+        answer = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except KeyboardInterrupt as exc:
+        raise EndsRun(exc) from exc
+    except SystemExit as exc:
+        raise RuntimeError(f"it called exit({exc.code!r})") from exc
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it was cancelled from inside") from exc
 
 
 async def before_tool_call(
@@ -66,8 +89,8 @@ async def before_tool_call(
     """
     for hook in hooks:
         try:
-            answer = await maybe_await(hook(call, ctx))
-        except AbortRun:
+            answer = await ask(hook, call, ctx)
+        except (AbortRun, EndsRun):
             raise
         except Exception as exc:
             return call, outcomes.denied(
@@ -96,10 +119,10 @@ async def after_tool_call(
     problems: list[str] = []
     for hook in hooks:
         try:
-            answer = await maybe_await(hook(call, result, ctx))
+            answer = await ask(hook, call, result, ctx)
             if answer is not None:
                 result = to_result(call, answer, DEFAULT_MAX_CHARS)
-        except AbortRun:
+        except (AbortRun, EndsRun):
             raise
         except Exception as exc:
             problems.append(f"the hook {hook_name(hook)} failed ({describe_error(exc)}); the result is left as it was")
@@ -109,7 +132,7 @@ async def after_tool_call(
 async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) -> ModelRequest:
     """The request as the hooks left it. What a hook raises is raised."""
     for hook in hooks:
-        answer = await maybe_await(hook(request))
+        answer = await ask(hook, request)
         if answer is None:
             continue
         if isinstance(answer, ModelRequest):

@@ -85,10 +85,16 @@ async def run_loop(run: RunState) -> AgentResult:
 async def _turn(run: RunState) -> None:
     """One model call with its tool calls, and the decision what comes next."""
     run.turn += 1
+    run.other_calls = []
     started_at, begun = run.clock.now(), run.clock.elapsed()
     if run.listening:
         run.emit(TurnStart(model=run.llm.model))
-    completion = await ask_model(run)
+    try:
+        completion = await ask_model(run)
+    except Exception as exc:
+        # The programmer's own fault, or a hook's: the turn that was announced is closed all the same.
+        run.end_with(exc)
+        completion = _not_asked(run)
     tools: list[ToolRun] = []
     if completion.tool_calls:
         tools = await _answer_calls(run, completion)
@@ -96,13 +102,26 @@ async def _turn(run: RunState) -> None:
         number=run.turn,
         completion=completion,
         tools=tools,
+        other_calls=run.other_calls,
         started_at=started_at,
         duration_s=run.clock.elapsed() - begun,
     )
     run.turns.append(turn)
     if run.listening:
-        run.emit(TurnEnd(completion=completion, results=[tool.result for tool in tools]))
+        results = [tool.result for tool in tools]
+        run.emit(TurnEnd(completion=completion, results=results, other_calls=run.other_calls))
     _decide(run, completion, tools)
+
+
+def _not_asked(run: RunState) -> Completion:
+    """What stands for the answer of a turn whose model call was not made."""
+    return Completion(
+        message=Message(role="assistant", parts=[]),
+        finish_reason="error" if run.error is not None else "cancelled",
+        error=run.error,
+        model=run.llm.model,
+        provider=run.llm.provider,
+    )
 
 
 async def _answer_calls(run: RunState, completion: Completion) -> list[ToolRun]:

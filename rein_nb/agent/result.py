@@ -38,11 +38,19 @@ class ToolRun(Data):
 
 
 class Turn(Data):
-    """One model call and the tool calls that followed from it."""
+    """One model call and the tool calls that followed from it.
+
+    Attributes
+    ----------
+    other_calls
+        What the turn cost besides: attempts that were asked again (an overflow, a call that the provider could not read, a fault before a
+        fallback), and the summary of an older part. With these the usage of all turns adds up to the run's.
+    """
 
     number: int
     completion: Completion
     tools: list[ToolRun] = Field(default_factory=list)
+    other_calls: list[Completion] = Field(default_factory=list)
     started_at: float | None = None
     duration_s: float | None = None
 

@@ -17,11 +17,12 @@ from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
-from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError, ToolCall, Usage, clock
+from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ProviderError, ToolCall, Usage, clock
 from rein_nb.ir.errors import ErrorKind
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
+from rein_nb.tools.execute import EndsRun
 
 Listener = Callable[[AgentEvent], None]
 
@@ -105,6 +106,7 @@ class RunState:
         self.go_on_from(history, compaction or Compaction(), meter or Meter())
         self.compacted = False
         self.turns: list[Turn] = []
+        self.other_calls: list[Completion] = []
         self.turn = 0
         self.tool_calls = 0
         self.usage: Usage | None = None
@@ -164,7 +166,10 @@ class RunState:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as exc:
+            except KeyboardInterrupt as exc:
+                # A kernel's interrupt that landed in the drawing: it was meant for the run.
+                self.end_with(exc)
+            except BaseException as exc:
                 self.remove_listener(listener)
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "a listener of an agent run failed and was taken off", "exception": exc}
@@ -212,6 +217,8 @@ class RunState:
 
     def end_with(self, exception: BaseException) -> None:
         """End the run because of an exception that `arun` shall raise."""
+        if isinstance(exception, EndsRun):
+            exception = exception.cause
         if self.exception is None:
             self.exception = exception
         if not isinstance(exception, KeyboardInterrupt | asyncio.CancelledError):

@@ -55,6 +55,7 @@ async def ask_model(run: RunState) -> Completion:
                 run.emit(
                     Notice(kind="retry", message="the provider could not read the model's tool call; asking again")
                 )
+                run.other_calls.append(completion)
                 _close_message(run, completion, shown)
                 continue
             completion = completion.model_copy(
@@ -66,8 +67,10 @@ async def ask_model(run: RunState) -> Completion:
             and not run.compacted
             and await compact_now(run, "the context window overflowed")
         ):
+            _set_aside(run, completion, shown)
             continue
         elif error is not None and error.kind != "cancelled" and not completion.message.parts and run.fallbacks:
+            _set_aside(run, completion, shown)
             run.llm = run.fallbacks.popleft()
             run.meter.forget()
             name = f"{run.llm.provider}/{run.llm.model}"
@@ -105,6 +108,13 @@ def _settled(run: RunState, completion: Completion, shown: bool) -> Completion:
             run.meter.anchor(completion.usage, len(run.messages))
     _close_message(run, completion, shown)
     return completion
+
+
+def _set_aside(run: RunState, completion: Completion, shown: bool) -> None:
+    """Keep an attempt that is asked again: it was paid for. What listeners saw of it is closed."""
+    run.other_calls.append(completion)
+    if shown:
+        _close_message(run, completion, shown)
 
 
 def _close_message(run: RunState, completion: Completion, shown: bool) -> None:
@@ -168,29 +178,47 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
     )
     shown = False
     completion: Completion | None = None
+    last: StreamEvent | None = None
     # Read to the very end: a generator that is left before it would be closed by a task of its own.
-    async for event in events:
-        kind = type(event)
-        if kind is StreamDone or kind is StreamError:
-            completion = event.completion  # type: ignore[union-attr]
-            continue
-        if kind is StreamStart:
-            run.clock.follow(event._source)
-            continue
-        if not run.listening:
-            continue
-        if isinstance(event, StreamRetry):
-            run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))
-            continue
-        if not shown:
-            shown = True
-            # Still empty: what comes is told by the updates, once.
-            run.emit(MessageStart(message=event.partial.model_copy(update={"parts": []})))
-        run.emit(MessageUpdate(event=event))
+    try:
+        async for event in events:
+            last = event
+            kind = type(event)
+            if kind is StreamDone or kind is StreamError:
+                completion = event.completion  # type: ignore[union-attr]
+                continue
+            if kind is StreamStart:
+                run.clock.follow(event._source)
+                continue
+            if not run.listening:
+                continue
+            if isinstance(event, StreamRetry):
+                run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))
+                continue
+            if not shown:
+                shown = True
+                # Still empty: what comes is told by the updates, once.
+                run.emit(MessageStart(message=event.partial.model_copy(update={"parts": []})))
+            run.emit(MessageUpdate(event=event))
+    except Exception as exc:
+        # A provider of the user's own, or a middleware, has a bug. What it had said is kept.
+        run.end_with(exc)
+        completion = _broken_off(run, last)
     if completion is None:
         raise RuntimeError("the model call ended without a terminal event")
     run.clock.settle(completion.timing.total_s)
     return completion, shown
+
+
+def _broken_off(run: RunState, last: StreamEvent | None) -> Completion:
+    """The completion of a call that ended in an exception, as far as it got."""
+    return Completion(
+        message=last.partial if last is not None else Message(role="assistant", parts=[]),
+        finish_reason="error",
+        error=run.error,
+        model=run.llm.model,
+        provider=run.llm.provider,
+    )
 
 
 # -- the context window ----------------------------------------------------------------------------
@@ -237,6 +265,7 @@ async def _summary(run: RunState, older: list[Message]) -> str:
             completion = event.completion
     if completion is not None:
         run.add_usage(completion.usage)
+        run.other_calls.append(completion)
         run.clock.settle(completion.timing.total_s)
     if completion is None or completion.error is not None or not completion.text:
         run.emit(

@@ -141,7 +141,7 @@ class _Progress:
         elif isinstance(event, TurnEnd):
             started = self.turn_started_at
             timing = {"started_at": started, "duration_s": None if started is None else event.time - started}
-            return [self._turn(event, event.turn, event.completion, timing)]
+            return [self._turn(event, event.turn, event.completion, event.other_calls, timing)]
         elif isinstance(event, AgentEnd):
             return self._end(event)
         elif isinstance(event, MessageStart):
@@ -183,12 +183,16 @@ class _Progress:
         }
         return self.record(event, TOOL_RESULT, data)
 
-    def _turn(self, event: Event, number: int, completion: Completion, timing: dict[str, Any]) -> Record:
+    def _turn(
+        self, event: Event, number: int, completion: Completion, others: list[Completion], timing: dict[str, Any]
+    ) -> Record:
         self.turns.add(number)
         data = plain(completion)
         last = next((message for message, _ in reversed(self.stored) if message.role == "assistant"), None)
         if last is not None and same_message(completion.message, last):
             del data["message"]
+        if others:
+            timing = {**timing, "other_calls": [plain(other) for other in others]}
         return self.record(event, TURN, {"number": number, "completion": data, **timing})
 
     def _end(self, event: AgentEnd) -> list[Record]:
@@ -196,7 +200,7 @@ class _Progress:
         records = self._reconcile(event, result)
         for turn in result.turns:
             if turn.number not in self.turns:
-                records.append(self._turn(event, turn.number, turn.completion, _timing(turn)))
+                records.append(self._turn(event, turn.number, turn.completion, turn.other_calls, _timing(turn)))
         records.append(self.record(event, RUN, {"state": "ended", **_facts(result)}))
         return records
 

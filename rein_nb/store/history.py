@@ -114,7 +114,7 @@ class _Run:
             name: value for name, value in self.facts.items() if name in AgentResult.model_fields and name != "turns"
         }
         if not self.ended:
-            usages = [turn.completion.usage for turn in turns]
+            usages = [call.usage for turn in turns for call in (*turn.other_calls, turn.completion)]
             usage = sum(usages[1:], usages[0]) if usages else Usage()
             killed = ErrorInfo.make("other", "the process ended before the run did")
             fields |= {"usage": usage.model_copy(update={"complete": False}), "stop_reason": "error", "error": killed}
@@ -139,6 +139,7 @@ class _Run:
             number=number,
             completion=made,
             tools=self._tool_runs(number, made, timing.get("tools", [])),
+            other_calls=[Completion.model_validate(other) for other in entry.data.get("other_calls", [])],
             started_at=timing.get("started_at"),
             duration_s=timing.get("duration_s"),
         )

@@ -91,6 +91,7 @@ def assert_event_grammar(events: Sequence[AgentEvent]) -> None:
             running.discard(event.call.id)
     assert not running
     assert not message_open
+    assert open_turn is None
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from rein_nb.agent import Agent, Context
 from rein_nb.agent.context import Compaction, Meter, boundaries, choose_cut, compact, estimate_tokens
 from rein_nb.agent.events import Notice
-from rein_nb.ir import ContextOverflow, ErrorInfo, MediaPart, Message, Usage
+from rein_nb.ir import Completion, ContextOverflow, ErrorInfo, InvalidRequest, MediaPart, Message, Usage
+from rein_nb.store import Store
 from rein_nb.testing import ScriptedProvider
-from tests.agent.support import assert_valid, call
+from tests.agent.support import assert_event_grammar, assert_valid, call
 
 scripted = ScriptedProvider.llm
 
@@ -159,3 +161,48 @@ async def test_overflow_with_nothing_to_leave_out_is_the_providers_error() -> No
 def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         Context(**wrong)
+
+
+async def test_the_usage_of_all_turns_adds_up_to_the_runs_whatever_was_asked_again(tmp_path: Path) -> None:
+    overflow = ErrorInfo.make("context_overflow", "too long").to_exception()
+    overloaded = ErrorInfo.make("overloaded", "busy").to_exception()
+    unreadable = Completion(
+        message=Message(role="assistant", parts=[]),
+        usage=Usage(input_tokens=7, output_tokens=70),
+        finish_reason="error",
+        native_finish_reason="MALFORMED_FUNCTION_CALL",
+        error=ErrorInfo.make("malformed_response", "unreadable", code="MALFORMED_FUNCTION_CALL"),
+    )
+    history = [Message(role=role, content=f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+    llm = ScriptedProvider.llm(
+        [Usage(input_tokens=11), "half an ", overflow],
+        [Usage(input_tokens=300), "a summary"],
+        unreadable,
+        [Usage(input_tokens=13), overloaded],
+    )
+    other = ScriptedProvider.llm([Usage(input_tokens=17), "there"])
+    with Store(tmp_path / "s.sqlite") as store:
+        session = store.create()
+        agent = Agent(llm, messages=history, context=Context(strategy="summary"), fallback=other, session=session)
+        events = [event async for event in agent.events("go on")]
+        (result,) = agent.results
+        (saved,) = session.results
+    assert_event_grammar(events)
+    assert result.text == "there"
+    (turn,) = result.turns
+    assert len(turn.other_calls) == 4
+    added = sum((call.usage for call in turn.other_calls), turn.completion.usage)
+    assert (added.input_tokens, added.output_tokens) == (result.usage.input_tokens, result.usage.output_tokens)
+    assert [call.usage for call in saved.turns[0].other_calls] == [call.usage for call in turn.other_calls]
+
+
+@pytest.mark.parametrize("made", ["a text", [{"role": "user", "content": "x"}], 3])
+async def test_a_compaction_function_that_gives_no_messages_is_told_so(made: Any) -> None:
+    agent = Agent(
+        ScriptedProvider.llm("x", fault="context_overflow"),
+        messages=["a", "b", "c"],
+        context=Context(lambda older: made),
+    )
+    with pytest.raises(InvalidRequest, match="compaction function must return"):
+        await agent.arun("go")
+    assert_valid(agent.messages)

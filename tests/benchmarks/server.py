@@ -1,6 +1,7 @@
 """A loopback server in a process of its own: streams of any length in three dialects, one HTTP chunk an event.
 
-The path says what to send: ``/n<chunks>/i<ms between chunks>/...``; the rest of the path says in which dialect. Bytes are rendered once.
+The path says what to send: ``/n<chunks>/i<ms between chunks>/t<tool calls>/...``; the rest of the path says in which dialect. Tool calls
+(of a sync and an async tool, in turn) are made while the request holds no result; chat only. Bytes are rendered once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _dump(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def chat_events(n: int) -> list[bytes]:
+def chat_events(n: int, calls: int = 0) -> list[bytes]:
     base = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -43,7 +44,22 @@ def chat_events(n: int) -> list[bytes]:
     return [
         chunk({"role": "assistant", "content": "", "refusal": None}),
         *(chunk({"content": WORDS[i % len(WORDS)]}) for i in range(n)),
-        chunk({}, "stop"),
+        *(
+            chunk(
+                {
+                    "tool_calls": [
+                        {
+                            "index": i,
+                            "id": f"call_{i}",
+                            "type": "function",
+                            "function": {"name": ("in_loop", "in_thread")[i % 2], "arguments": "{}"},
+                        }
+                    ]
+                }
+            )
+            for i in range(calls)
+        ),
+        chunk({}, "tool_calls" if calls else "stop"),
         b"data: " + _dump({**base, "choices": [], "usage": usage}) + b"\n\n",
         b"data: [DONE]\n\n",
     ]
@@ -71,8 +87,8 @@ def message_events(n: int) -> list[bytes]:
 
 
 @functools.lru_cache(maxsize=32)
-def rendered(dialect: str, n: int) -> tuple[bytes, ...]:
-    events = message_events(n) if dialect == "messages" else chat_events(n)
+def rendered(dialect: str, n: int, calls: int = 0) -> tuple[bytes, ...]:
+    events = message_events(n) if dialect == "messages" else chat_events(n, calls)
     return tuple(b"%x\r\n%b\r\n" % (len(e), e) for e in events)
 
 
@@ -109,7 +125,10 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 await writer.drain()
                 continue
             writer.write(_HEAD % b"text/event-stream; charset=utf-8")
-            chunks = rendered(dialect, n)
+            calls = (
+                0 if b'"role":"tool"' in body.replace(b" ", b"") else int((re.search(r"/t(\d+)", path) or [0, 0])[1])
+            )
+            chunks = rendered(dialect, n, calls)
             if not pause:
                 for i in range(0, len(chunks), 64):
                     writer.write(b"".join(chunks[i : i + 64]))
@@ -117,6 +136,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             else:
                 due = asyncio.get_running_loop().time()
                 for chunk in chunks:
+                    if writer.is_closing():
+                        break
                     writer.write(chunk)
                     due += pause
                     await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
