@@ -15,7 +15,7 @@ from rein_nb.notebook.blocks import split_blocks
 from rein_nb.notebook.highlight import highlight
 from rein_nb.notebook.mathml import mathml
 from rein_nb.notebook.sanitize import MARK_CLOSE, MARK_OPEN, SCHEMES, clean_html, guard_math, shown
-from rein_nb.notebook.style import attributes
+from rein_nb.notebook.style import attributes, focusable
 
 _MARK = re.compile(f"{MARK_OPEN}(\\d+){MARK_CLOSE}")
 _LONE_MARK = re.compile(f"<p>({MARK_OPEN}\\d+{MARK_CLOSE})</p>")
@@ -118,7 +118,9 @@ def _fence(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> st
 
 def code_block(code: str, language: str, *, static: bool) -> str:
     """A block of code, already `shown`."""
-    return f"<pre{attributes('code', static=static)}>{highlight(code, language, static=static)}</pre>"
+    # Such a box scrolls sideways only.
+    more = "".join(f' {name}="{value}"' for name, value in focusable(code, lines=len(code) + 1).items())
+    return f"<pre{attributes('code', static=static)}{more}>{highlight(code, language, static=static)}</pre>"
 
 
 def _math(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:

@@ -16,7 +16,7 @@ from rein_nb.ir import Citation, MediaPart, redact
 from rein_nb.notebook import markdown
 from rein_nb.notebook.footer import seconds
 from rein_nb.notebook.sanitize import escape, escape_attribute, guard_math, masked, shown, visible
-from rein_nb.notebook.style import STYLES, attributes
+from rein_nb.notebook.style import STYLES, attributes, focusable
 from rein_nb.notebook.view_model import Block, ToolView, ViewState
 
 STATE_WORDS: dict[str, tuple[str, str, str]] = {
@@ -174,7 +174,8 @@ class Renderer:
             return ""
         note = self.element("div", "note", escape(f"Not run: {call.error}")) if call.error else ""
         if call.raw_arguments is not None:
-            return self.label("Arguments") + self.element("pre", "pre", escape(_cut(call.raw_arguments))) + note
+            raw = _cut(call.raw_arguments)
+            return self.label("Arguments") + self.element("pre", "pre", escape(raw), **_tall(raw)) + note
         return self.label("Arguments") + self.code(json_text(call.arguments), "json") + note
 
     def _tail(self) -> dict[str, str]:
@@ -242,7 +243,7 @@ class Renderer:
         """Foreign text in a box, highlighted where its language is known."""
         from rein_nb.notebook.highlight import highlight
 
-        return self.element("pre", "pre", highlight(shown(text), language, static=self.static))
+        return self.element("pre", "pre", highlight(shown(text), language, static=self.static), **_tall(text))
 
     def media(self, part: MediaPart | None) -> str:
         """Inline data is drawn when it is a bitmap of a plain type; everything else is described, never fetched."""
@@ -324,6 +325,11 @@ def arguments_in_short(view: ToolView) -> str:
     pairs = masked(call.arguments).items()
     text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in pairs)
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _tall(text: str) -> dict[str, str]:
+    # Such a box wraps its lines and scrolls down only; about 40 characters fit into a line of a narrow column.
+    return focusable(text, width=600)
 
 
 def _cut(text: str) -> str:

@@ -117,6 +117,13 @@ def attributes(names: str, *, static: bool) -> str:
     return f' style="{html.escape(style)}"' if style else ""
 
 
+def focusable(text: str, *, width: int = 40, lines: int = 15) -> dict[str, str]:
+    """The attribute that lets a keyboard scroll a box whose text may not fit into it: lines beyond `width` characters (of a narrow column), or
+    more than `lines` of them."""
+    rows = text.split("\n")
+    return {"tabindex": "0"} if len(rows) > lines or any(len(row) > width for row in rows) else {}
+
+
 def style_sheet() -> str:
     """The table as CSS rules of the live widget, stronger than a front end's rules for plain elements."""
     rules = "\n".join(f".rein-{name}{{{style}}}" for name, style in STYLES.items() if name != "root")

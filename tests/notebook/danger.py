@@ -106,6 +106,7 @@ ATTRIBUTES = frozenset(
         "linethickness",
         "scriptlevel",
         "movablelimits",
+        "tabindex",
         "data-id",
         "data-kind",
         "data-slot",
