@@ -46,7 +46,7 @@ def bedrock(server, **arguments):
     pytest.importorskip("botocore", reason="Bedrock needs boto3 (anthropic[bedrock])")
     import anthropic
 
-    keys = {"aws_access_key": "AKIAIOSFODNN7EXAMPLE", "aws_secret_key": "secret-0000"} if not arguments else arguments
+    keys = arguments or {"aws_access_key": "access-0000", "aws_secret_key": "secret-0000"}
     return anthropic.AsyncAnthropicBedrock(aws_region="us-east-1", base_url=server.base_url, max_retries=0, **keys)
 
 
@@ -72,7 +72,7 @@ async def test_bedrock_streams_in_its_own_framing(cuts):
     assert (here.text, here.usage.output_tokens) == (there.text, there.usage.output_tokens)
     request = server.requests[0]
     assert request.path.replace("%3A", ":") == f"/model/{MODEL}/invoke-with-response-stream"
-    assert request.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/")
+    assert request.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=access-0000/")
     assert "unused-0000" not in str(request.headers)
     assert request.json["anthropic_version"]
     assert not {"model", "stream"} & request.json.keys()
