@@ -16,6 +16,8 @@ from rein_nb.compare.columns import PromptLike
 from rein_nb.compare.comparison import Cell, Comparison
 from rein_nb.compare.diff import Diff
 from rein_nb.compare.display import Display, Factory, Stops, set_factory
+from rein_nb.compare.review import Review
+from rein_nb.compare.review_votes import join_votes
 from rein_nb.compare.run import acompare, compare, last
 
 __all__ = [
@@ -25,9 +27,11 @@ __all__ = [
     "Display",
     "Factory",
     "PromptLike",
+    "Review",
     "Stops",
     "acompare",
     "compare",
+    "join_votes",
     "last",
     "set_factory",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rein_nb.compare.diff import Diff
+    from rein_nb.compare.review import Review
 
 
 @dataclass(slots=True)
@@ -232,6 +233,31 @@ class Comparison:
         from rein_nb.compare.plots import plot
 
         return plot(self, kind, quality=quality)
+
+    def review(
+        self, *, voter: str = "", labels: Sequence[str] | None = None, seed: int = 0, votes: Any = None
+    ) -> Review:
+        """Judge the answers by eye: two at a time, blind and shuffled. As the last value of a cell it is a widget with keys.
+
+        Parameters
+        ----------
+        voter
+            Who judges; each voter sees an order of their own.
+        labels
+            The columns to judge; all by default.
+        seed
+            Fixes order and sides.
+        votes
+            A frame of votes, or several, to go on from; other voters' count for agreement and ratings.
+
+        Raises
+        ------
+        ValueError
+            When there is nothing to judge, or `votes` are about something else.
+        """
+        from rein_nb.compare.review import Review
+
+        return Review(self, voter=voter, labels=labels, seed=seed, votes=votes)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The grid as one static, self-contained page without scripts; also written to `path`, where one is given."""

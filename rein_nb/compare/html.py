@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def _heading(comparison: Comparison, label: str) -> str:
     failed = sum(result.error is not None for result in results)
     if failed:
         facts.append(f"{failed} of {len(results)} failed")
-    return f'{escape(label)}<div style="{_NOTE}">{escape(" · ".join(facts))}</div>'
+    return f'{escape(label)}<div style="{_NOTE}">{html.escape(" · ".join(facts))}</div>'
 
 
 def _row(comparison: Comparison, prompt_index: int) -> str:
@@ -64,7 +65,7 @@ def _cell(result: AgentResult | None) -> str:
         body += f'<div style="{_ERROR}">{escape(f"{result.error.kind}: {result.error.message}")}</div>'
     elif result.stop_reason != "completed":
         body += f'<div style="{_ERROR}">{escape(result.stop_reason)}</div>'
-    return f'{body}<div style="{_NOTE}">{escape(" · ".join(run_facts(result)))}</div>'
+    return f'{body}<div style="{_NOTE}">{html.escape(" · ".join(run_facts(result)))}</div>'
 
 
 def _turn(turn: Turn) -> str:
