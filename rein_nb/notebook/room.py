@@ -42,6 +42,8 @@ class Room:
         Names of the user's functions.
     sessions
         Conversations by name.
+    origins
+        The user's agents that conversations go on with, by session.
     spent
         Usage of every run so far, by session.
     """
@@ -51,6 +53,7 @@ class Room:
     system: str | None = None
     session: str = DEFAULT_SESSION
     sessions: dict[str, Agent] = field(default_factory=dict)
+    origins: dict[str, Agent] = field(default_factory=dict)
     spent: dict[str, Usage] = field(default_factory=dict)
 
     def order(self, parsed: Parsed, prompt: str, names: Mapping[str, Any]) -> Order:
@@ -101,11 +104,16 @@ class Room:
         )
 
     def agent(self, name: str, model: Any) -> Agent:
-        """The agent of a conversation, on this model; a new one when the conversation is new."""
+        """The agent of a conversation, on this model; a new one when the conversation is new, or when it goes on with another `Agent`, whose
+        tools and settings then count."""
         agent = self.sessions.get(name)
         if agent is None:
             agent = model.fork(messages=None) if isinstance(model, Agent) else Agent(model)
-            self.sessions[name] = agent
+        elif isinstance(model, Agent) and self.origins.get(name) is not model:
+            agent = model.fork(messages=agent.messages)
+        if isinstance(model, Agent):
+            self.origins[name] = model
+        self.sessions[name] = agent
         return agent
 
     def count(self, session: str, result: AgentResult) -> None:

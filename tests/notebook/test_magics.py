@@ -260,6 +260,20 @@ def test_options_models_tools_and_sessions_are_completed(line: str, found: list[
     assert candidates(line, {"add": add, "x": 1}, ["openai/", "local/"], ["mine"]) == found
 
 
+def test_a_session_that_goes_on_with_an_agent_has_its_tools(ip: Any) -> None:
+    from rein_nb import Agent
+
+    llm = ScriptedProvider.llm([ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})], "It is 3.", repeat=True)
+    ip.user_ns["helper"] = Agent(llm, tools=[add], system="Be brief.")
+    for cell in ("%%agent -m echo\nhello", "%%agent -m helper\nWhat is 1 + 2?", "%%agent -m helper\nAgain?"):
+        ip.run_cell(cell).raise_error()
+        result = ip.user_ns["_agent"]
+    assert result.system == "Be brief."
+    assert [run.result.text for run in result.tool_runs] == ["3"]
+    assert [m.text for m in result.messages if m.role == "user"] == ["hello", "What is 1 + 2?", "Again?"]
+    assert ip.user_ns["helper"].messages == []
+
+
 def test_embedded_models_are_known_by_each_of_their_providers(ip: Any) -> None:
     known = magics.known_models(ip.user_ns)
     assert known[:2] == ["echo", "bot"]
