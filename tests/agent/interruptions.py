@@ -25,7 +25,7 @@ from rein_nb.providers import Config
 from rein_nb.stream import CancellationToken
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import Tool, ToolContext
-from tests.agent.support import assert_accepted, assert_event_grammar, assert_valid, call
+from tests.agent.support import assert_accepted, assert_event_grammar, assert_valid, call, keyboard_interrupts
 
 SCRIPTS = 30
 
@@ -196,11 +196,12 @@ def by_sigint(number: int, at: int, runner: asyncio.Runner) -> tuple[Agent, list
             signal.pthread_kill(main, signal.SIGINT)
 
     interrupted = False
-    try:
-        agent.run("go", on_event=hear)
-        time.sleep(5)  # the signal may land when the run is just over
-    except KeyboardInterrupt:
-        interrupted = True
+    with keyboard_interrupts():
+        try:
+            agent.run("go", on_event=hear)
+            time.sleep(5)  # the signal may land when the run is just over
+        except KeyboardInterrupt:
+            interrupted = True
     assert interrupted
     return agent, heard
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rein_nb.agent import heal
@@ -92,6 +94,16 @@ def assert_event_grammar(events: Sequence[AgentEvent]) -> None:
     assert not running
     assert not message_open
     assert open_turn is None
+
+
+@contextlib.contextmanager
+def keyboard_interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, as it does in a terminal; a shell's background jobs are started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:

@@ -19,7 +19,7 @@ from rein_nb.ir import Message, ProviderError
 from rein_nb.stream import CancellationToken
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import Tool, ToolContext
-from tests.agent.support import assert_valid, call, eventually
+from tests.agent.support import assert_valid, call, eventually, keyboard_interrupts
 from tests.support import REPO
 
 scripted = ScriptedProvider.llm
@@ -266,7 +266,7 @@ def test_C112_interrupting_a_synchronous_run_stops_it_and_the_agent_goes_on(kind
     timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     timer.start()
     started = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt):
+    with keyboard_interrupts(), pytest.raises(KeyboardInterrupt):
         agent.run("use the slow tool")
     assert time.perf_counter() - started < 2.0
     assert_valid(agent.messages)
