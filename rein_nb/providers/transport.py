@@ -262,13 +262,21 @@ def _close_all() -> None:
         transport._close_from_outside(0.5)
 
 
+_clients: dict[int, Any] = {}
+"""Clients that are not closed yet, by identity. A collected `Transport` is often part of a cycle: its client must outlive it until it is closed."""
+
+
 async def _keep(client: Any) -> AsyncGenerator[None, None]:
     """Holds a client until the loop, or `Transport`, closes this generator."""
+    _clients[id(client)] = client
     try:
         yield
     finally:
-        close = getattr(client, "close", None) or client.aclose
-        await close()
+        try:
+            close = getattr(client, "close", None) or client.aclose
+            await close()
+        finally:
+            del _clients[id(client)]
 
 
 async def _sent(http: Any, request: Any) -> Response:

@@ -221,3 +221,29 @@ async def test_making_a_client_leaves_garbage_collection_as_it_was(enabled):
             await llm.aclose()
     finally:
         (gc.enable if was else gc.disable)()
+
+
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=ids)
+async def test_a_model_that_is_collected_within_a_cycle_closes_its_client_and_says_nothing(wire):
+    from rein_nb.providers import transport
+
+    said = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: said.append(context["message"]))
+    before = set(transport._clients)
+    async with serve_recording(ok(wire.stream), repeat=True) as server:
+        llm = wire.llm(server)
+        assert isinstance([event async for event in llm.astream_events("hi")][-1], StreamDone)
+        assert set(transport._clients) - before
+        cycle = [llm]
+        cycle.append(cycle)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            del llm, cycle
+            gc.collect()
+            async with asyncio.timeout(5):
+                while set(transport._clients) - before:
+                    await asyncio.sleep(0.01)
+                    gc.collect()
+    assert not said
+    assert not [warning for warning in warned if "nclosed" in str(warning.message)]
