@@ -160,28 +160,45 @@ class _Guard:
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Await, unless or until the guard strikes; then raise `_Interrupted`."""
-        if self._why is not None:
+        try:
+            self.begin()
+        except _Interrupted:
             close = getattr(awaitable, "close", None)
             if close is not None:
                 close()
-            raise _Interrupted(self._why)
-        task = asyncio.current_task()
-        self._task = task
-        self._since = self._loop.time()
+            raise
         try:
             return await awaitable
         except asyncio.CancelledError:
-            if self._cancelled_task is not None and self._cancelled_task is task:
-                self._cancelled_task = None
-                if task is not None and task.uncancel() == 0:
-                    raise _Interrupted(self._why or "cancelled") from None
+            self.own()
             raise
         finally:
-            self._task = None
-            if self._cancelled_task is not None and self._cancelled_task is task and task is not None:
-                # The wait ended by itself in the same moment: take the pending cancellation back.
-                self._cancelled_task = None
-                task.uncancel()
+            self.finish()
+
+    # `wait` in three calls, for the read of a chunk, where one more coroutine to pass through would be felt:
+
+    def begin(self) -> None:
+        """A wait begins. Raises `_Interrupted` when something struck before."""
+        if self._why is not None:
+            raise _Interrupted(self._why)
+        self._task = asyncio.current_task()
+        self._since = self._loop.time()
+
+    def own(self) -> None:
+        """The wait was cancelled: by this guard, then `_Interrupted` is raised; from outside, then nothing is."""
+        task = self._task
+        if self._cancelled_task is not None and self._cancelled_task is task:
+            self._cancelled_task = None
+            if task is not None and task.uncancel() == 0:
+                raise _Interrupted(self._why or "cancelled") from None
+
+    def finish(self) -> None:
+        """The wait is over, in whichever way."""
+        task, self._task = self._task, None
+        if self._cancelled_task is not None and self._cancelled_task is task and task is not None:
+            # The wait ended by itself in the same moment: take the pending cancellation back.
+            self._cancelled_task = None
+            task.uncancel()
 
     def why(self) -> str | None:
         """What struck, if anything did."""
@@ -277,14 +294,21 @@ async def drive(
         while not acc.finished:
             error: ErrorInfo | None = None
             source = open_source()
+            following = source.__anext__
             try:
                 guard.phase("first_byte")
                 first = True
                 while True:
+                    guard.begin()
                     try:
-                        batch = await guard.wait(source.__anext__())
+                        batch = await following()
                     except StopAsyncIteration:
                         break
+                    except asyncio.CancelledError:
+                        guard.own()
+                        raise
+                    finally:
+                        guard.finish()
                     if first:
                         first = False
                         acc.first_byte()
