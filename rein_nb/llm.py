@@ -302,22 +302,23 @@ class LLM:
             signal=call.signal,
             retry=self._retry(),
             timeouts=self.config.timeouts,
-            finalize=self._price,
+            finalize=lambda completion: self._price(completion, call.request),
             prepare=getattr(provider, "prepare", None),
         )
 
     def _retry(self) -> RetryPolicy:
         return RetryPolicy(self.config.max_retries)
 
-    def _price(self, completion: Completion) -> Completion:
+    def _price(self, completion: Completion, request: Request) -> Completion:
         usage = completion.usage
         if usage.cost_usd is not None:
             return completion
-        from rein_nb.providers.prices import cost_usd
+        from rein_nb.providers.prices import cost_usd, terms_of
 
-        cost = cost_usd(usage, provider=self.provider, model=completion.model or self.model)
+        terms = terms_of(usage, completion.extra, request.options.extensions)
+        cost = cost_usd(usage, provider=self.provider, model=completion.model or self.model, terms=terms)
         if cost is None and completion.model and completion.model != self.model:
-            cost = cost_usd(usage, provider=self.provider, model=self.model)
+            cost = cost_usd(usage, provider=self.provider, model=self.model, terms=terms)
         if cost is None:
             return completion
         return completion.model_copy(update={"usage": usage.model_copy(update={"cost_usd": cost})})

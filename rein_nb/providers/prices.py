@@ -26,6 +26,15 @@ _DETAILS = {"web_search_requests": "web_searches"}
 _MAIN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _ZERO = Decimal(0)
 
+_TERMS = ("service_tier", "speed", "processing")
+"""What the price list calls terms of a call, and providers in requests and answers too."""
+
+_TERM_OF_VALUE = {"batch": "processing"}
+"""Values that the price list files under another term: Anthropic answers with ``service_tier: batch``."""
+
+_NO_TERM = frozenset({"", "auto", "standard", "standard_only"})
+"""Values that say nothing about the price: usual terms, or terms that only the answer will tell."""
+
 _PROVIDER = "\n    Provider(\n"
 """How a provider begins in the list's file."""
 
@@ -106,6 +115,37 @@ def price(
         return None
 
 
+def terms_of(
+    usage: Usage, answer: Mapping[str, Any] | None = None, asked: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """On which terms a call was answered: by what the answer says, else by what was asked for.
+
+    Parameters
+    ----------
+    usage
+        Of the response; its `raw` may say it.
+    answer
+        A completion's ``extra``.
+    asked
+        The request's ``extensions``.
+
+    Examples
+    --------
+    >>> terms_of(Usage(raw={"service_tier": "batch"}))
+    {'processing': 'batch'}
+    >>> terms_of(Usage(), {"openai": {"service_tier": "default"}}, {"openai": {"service_tier": "flex"}})
+    {'service_tier': 'default'}
+    """
+    places = [usage.raw, *(answer or {}).values(), *(asked or {}).values()]
+    terms: dict[str, str] = {}
+    for place in places:
+        for name in _TERMS if isinstance(place, Mapping) else ():
+            value = place.get(name)
+            if isinstance(value, str) and value not in _NO_TERM:
+                terms.setdefault(_TERM_OF_VALUE.get(value, name), value)
+    return terms
+
+
 def warm(provider: str | None) -> None:
     """Load a provider's prices now, so that the first answer does not wait for them. For a worker thread. Never raises."""
     try:
@@ -139,7 +179,7 @@ def _price(
         return None
     snapshot = _snapshot(price_id)
     counts = _counts(usage)
-    rates = _rates(snapshot, price_id, model, at) if not terms else None
+    rates = _rates(snapshot, price_id, model, at, terms or {})
     money = rates.money(counts) if rates is not None else None
     if rates is None or money is None:
         return _calculated(snapshot, price_id, model, counts, at, terms)
@@ -229,26 +269,29 @@ def _unit_price(price: Any, total_input: int) -> Any:
     return getattr(price, "base", price)
 
 
-_rates_of: dict[tuple[int, str, str, date], _Rates | None] = {}
+_rates_of: dict[tuple[int, str, str, date, frozenset[tuple[str, str]]], _Rates | None] = {}
 
 
-def _rates(snapshot: Any, price_id: str, model: str, at: datetime) -> _Rates | None:
-    key = (id(snapshot), price_id, model, at.date())
+def _rates(snapshot: Any, price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
+    key = (id(snapshot), price_id, model, at.date(), frozenset(terms.items()))
     if key not in _rates_of:
         if len(_rates_of) > 1000:
             _rates_of.clear()
-        _rates_of[key] = _make_rates(snapshot, price_id, model, at)
+        _rates_of[key] = _make_rates(snapshot, price_id, model, at, terms)
     return _rates_of[key]
 
 
-def _make_rates(snapshot: Any, price_id: str, model: str, at: datetime) -> _Rates | None:
+def _make_rates(snapshot: Any, price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
     from genai_prices.types import TimeOfDateConstraint
     from genai_prices.units import _get_registry
 
     provider, found = snapshot.find_provider_model(model, None, price_id, None)
     if isinstance(found.prices, list) and any(isinstance(row.constraint, TimeOfDateConstraint) for row in found.prices):
         return None
-    prices = {name: value for name, value in vars(found.get_prices(at)).items() if value is not None}
+    # Terms are the provider's own; a model that is another's, offered here, has none.
+    own = any(found is model for model in provider.models)
+    day = found.get_prices(at, dict(terms)) if terms and own else found.get_prices(at)
+    prices = {name: value for name, value in vars(day).items() if value is not None}
     registry = _get_registry()
     units = {name: registry.unit_for_price_key(name) for name in prices}
     if any(unit.usage_key == "requests" for unit in units.values()):

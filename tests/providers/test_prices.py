@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
 
 import pytest
+from genai_prices import Usage as GenaiUsage
 from genai_prices import data_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rein_nb.ir import Usage
+from rein_nb.llm import LLM
 from rein_nb.providers import prices
 from rein_nb.providers.presets import PRESETS
-from rein_nb.providers.prices import cost_usd, find_model, price
+from rein_nb.providers.prices import cost_usd, find_model, price, terms_of
+from rein_nb.testing import serve_recording
 from tests.support import REPO
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
@@ -56,6 +60,95 @@ def test_batch_costs_half_where_the_list_says_so():
     assert batch == pytest.approx(whole / 2)
     priority = cost_usd(usage, provider="openai", model="gpt-4o", at=late, terms={"service_tier": "priority"})
     assert priority == pytest.approx((1000 * 4.25 + 100 * 17) / M)
+
+
+LATE = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("lifetime", ["cache_write_1h_tokens", "cache_write_5m_tokens", None])
+def test_a_batchs_cache_is_half_price_too(lifetime):
+    """Sonnet 4.5 in a batch: 1.50 in, 0.15 cached, 1.875 or 3 written, 7.50 out, per million tokens."""
+    details = {lifetime: 400} if lifetime else {}
+    usage = Usage(input_tokens=1000, output_tokens=10, cache_read_tokens=100, cache_write_tokens=400, details=details)
+    cost = cost_usd(usage, provider="anthropic", model="claude-sonnet-4-5", at=LATE, terms={"processing": "batch"})
+    written = 3.0 if lifetime == "cache_write_1h_tokens" else 1.875
+    assert cost == pytest.approx((500 * 1.5 + 100 * 0.15 + 400 * written + 10 * 7.5) / M, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer", "asked", "terms"),
+    [
+        ({"service_tier": "batch"}, {}, {}, {"processing": "batch"}),
+        ({"service_tier": "standard"}, {}, {}, {}),
+        ({"service_tier": "priority"}, {}, {}, {"service_tier": "priority"}),
+        (None, {"openai": {"service_tier": "flex"}}, {}, {"service_tier": "flex"}),
+        (None, {"openai": {"service_tier": "default"}}, {"openai": {"service_tier": "priority"}}, {"service_tier": "default"}),
+        (None, {}, {"openai": {"service_tier": "auto"}}, {}),
+        (None, {}, {"openai": {"service_tier": "flex"}}, {"service_tier": "flex"}),
+        ({"speed": "fast"}, {}, {}, {"speed": "fast"}),
+        ({"service_tier": None}, {"openai": {"service_tier": 5}}, {"openai": None}, {}),
+    ],
+)  # fmt: skip
+def test_terms_are_what_the_answer_says_else_what_was_asked(raw, answer, asked, terms):
+    assert terms_of(Usage(raw=raw), answer, asked) == terms
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"processing": "batch"}, {"service_tier": "priority"}, {"service_tier": "flex"}, {"service_tier": "no-such"}],
+)
+@pytest.mark.parametrize("price_id", ["openai", "anthropic", "google"])
+def test_terms_cost_what_the_package_calculates(price_id, terms):
+    """Every model of these providers: the short way and the package's own."""
+    snapshot = data_snapshot.get_snapshot()
+    provider = next(provider for provider in snapshot.providers if provider.id == price_id)
+    counts = {"input_tokens": 1000, "output_tokens": 100, "cache_read_tokens": 300}
+    for model in provider.models:
+        if provider.find_model(model.id) is None:
+            continue  # a family's entry, matched by longer names only
+        rates = prices._rates(snapshot, price_id, model.id, LATE, terms)
+        money = rates.money(counts) if rates is not None else None
+        if money is not None:
+            told = snapshot.calc(GenaiUsage(**counts), model.id, price_id, None, LATE, terms)
+            assert money[0] == told.total_price
+
+
+def priced(provider, model, body, **options):
+    """The cost of a whole answer by a loopback server."""
+    with serve_recording(
+        [{"status": 200, "headers": {"content-type": "application/json"}, "body": json.dumps(body)}]
+    ) as server:
+        url = server.base_url + ("" if provider == "anthropic" else "/v1")
+        return (
+            LLM.named(f"{provider}/{model}", base_url=url, api_key="not-a-key-000000")
+            .chat("hi", **options)
+            .usage.cost_usd
+        )
+
+
+def test_a_call_that_was_answered_on_other_terms_costs_what_they_cost(monkeypatch):
+    class Late(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return LATE.astimezone(tz)
+
+    monkeypatch.setattr(prices, "datetime", Late)
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "stop_reason": "end_turn",
+               "content": [{"type": "text", "text": "x"}]}  # fmt: skip
+    counts = {"input_tokens": 1000, "output_tokens": 100}
+    plain = priced("anthropic", "claude-sonnet-4-5", {**message, "usage": {**counts, "service_tier": "standard"}})
+    batch = priced("anthropic", "claude-sonnet-4-5", {**message, "usage": {**counts, "service_tier": "batch"}})
+    assert plain == pytest.approx((1000 * 3 + 100 * 15) / M, abs=1e-9)
+    assert batch == pytest.approx(plain / 2, abs=1e-9)
+    answer = {"id": "c", "object": "chat.completion", "model": "gpt-4o",
+              "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "x"}}],
+              "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}}  # fmt: skip
+    fast = (1000 * 4.25 + 100 * 17) / M
+    assert priced("openai-chat", "gpt-4o", {**answer, "service_tier": "priority"}) == pytest.approx(fast, abs=1e-9)
+    wanted = {"extensions": {"openai": {"service_tier": "priority"}}}
+    assert priced("openai-chat", "gpt-4o", answer, **wanted) == pytest.approx(fast, abs=1e-9)
+    refused = priced("openai-chat", "gpt-4o", {**answer, "service_tier": "default"}, **wanted)
+    assert refused == pytest.approx((1000 * 2.5 + 100 * 10) / M, abs=1e-9), "the answer says on which terms it was"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +205,7 @@ def test_the_short_way_gives_what_the_package_calculates(price_id, at):
             continue  # a family's entry, matched by longer names only
         for total in (1_000, 300_000):
             counts = {"input_tokens": total, "output_tokens": 77, "cache_read_tokens": 300, "cache_write_tokens": 200}
-            rates = prices._rates(snapshot, price_id, model.id, at)
+            rates = prices._rates(snapshot, price_id, model.id, at, {})
             money = rates.money(counts) if rates else None
             whole = prices._calculated(snapshot, price_id, model.id, counts, at, None)
             if money is not None and whole is not None:
