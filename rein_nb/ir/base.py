@@ -35,7 +35,7 @@ class Data(BaseModel):
     )
 
     @classmethod
-    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
         """As pydantic's (values are trusted, defaults filled in, unknown names ignored), without its search for aliases, of which there are none here."""
         made = cls.__new__(cls)
         fields: dict[str, Any] = {}
