@@ -367,10 +367,24 @@ class Session(HasTranscript):
         """Entries of this session that hold `text`, newest first."""
         return self.store.search(text, limit=limit, session_id=self.id)
 
+    @property
+    def events(self) -> list[Event]:
+        """Every event that was kept (`attach` with ``keep_events=True``), in order. An event's `.partial` is not kept."""
+        return self._events(self.results)
+
+    def _events(self, results: list[AgentResult]) -> list[Event]:
+        from rein_nb.store.events import events_of
+
+        rows = self._entries(
+            f"SELECT {_FIELDS} FROM entries WHERE session = ? AND kind = 'event' ORDER BY seq", (self.id,)
+        )
+        return list(events_of(rows, results))
+
     def frame_sources(self) -> Iterator[Any]:
-        """What frames are made of: the runs; the branch's messages where there are none."""
+        """What frames are made of: the runs, and the events that were kept; the branch's messages where there are no runs."""
         results = self.results
         yield from results if results else self.stored_messages
+        yield from self._events(results)
 
     def to_frame(self, kind: str = "turns") -> pd.DataFrame:
         """One of the tidy frames of what the session holds."""

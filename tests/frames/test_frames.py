@@ -14,6 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from rein_nb.agent import Agent
+from rein_nb.agent.events import Event
 from rein_nb.frames import KINDS, Column, columns, frame, messages_from_frame, parse_json, timestamps, to_frame
 from rein_nb.ir import (
     MediaPart,
@@ -26,6 +28,10 @@ from rein_nb.ir import (
     ToolResult,
     Usage,
 )
+from rein_nb.store import Store
+from rein_nb.store.events import event_of
+from rein_nb.testing.scripted import ScriptedProvider
+from rein_nb.tools import ToolContext
 from tests.frames.build import completion, event_log, failed_run, tool_run
 
 SOURCES: dict[str, list[Any]] = {
@@ -305,3 +311,51 @@ def test_a_hundred_thousand_events_cost_ten_times_what_ten_thousand_cost() -> No
 def test_importing_the_room_loads_no_pandas() -> None:
     code = "import sys, rein_nb.frames; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_kept_events_of_a_session_and_a_store_give_the_frame_that_the_run_gave(tmp_path: Path) -> None:
+    def look(city: str, ctx: ToolContext) -> str:
+        """Look."""
+        ctx.progress("half", fraction=0.5, data={"n": 1})
+        return f"18 degrees in {city}"
+
+    call = ToolCall(id="c1", name="look", arguments={"city": "Paris"})
+    llm = ScriptedProvider.llm(
+        [ThinkingPart(text="hm", signature="c2ln"), "I look. ", call],
+        "Mild.",
+        fault="overloaded",
+        fault_times=1,
+        max_retries=1,
+    )
+    heard: list[Event] = []
+    with Store(tmp_path / "s.db") as store:
+        session = store.create()
+        agent = Agent(llm, tools=[look], on_event=[heard.append], label="guide")
+        session.attach(agent, keep_events=True)
+        agent.run("Where?")
+        live = frame("events", heard)
+        kept = frame("events", session)
+        assert len(kept) > 10
+        ended = kept["type"] == "agent_end"
+        assert ended.sum() == 1
+        pd.testing.assert_frame_equal(kept[~ended], live[live["type"] != "agent_end"])
+        assert kept.loc[ended, "seq"].tolist() == live.loc[live["type"] == "agent_end", "seq"].tolist()
+        assert len(frame("events", store)) == len(kept)
+        assert len(frame("runs", session)) == 1, "the last event tells no run of its own"
+        with pytest.raises(LookupError, match="has no partial message"):
+            _ = next(event for event in session.events if event.type == "message_update").event.partial  # type: ignore[attr-defined]
+
+
+def test_a_session_without_kept_events_has_an_empty_events_frame(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        session = store.create()
+        Agent(ScriptedProvider.llm("x"), session=session).run("hi")
+        assert len(frame("events", session)) == 0
+        assert frame("events", session).dtypes.equals(frame("events", []).dtypes)
+
+
+def test_an_event_of_an_unknown_type_is_passed_over_and_a_broken_one_is_named() -> None:
+    assert event_of({"type": "of_the_future", "run_id": "r"}) is None
+    assert event_of({"type": "message_update", "event": {"type": "of_the_future"}}) is None
+    with pytest.raises(ValueError, match="not a tool_execution_start"):
+        event_of({"type": "tool_execution_start", "run_id": "r"})
