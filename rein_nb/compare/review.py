@@ -246,7 +246,7 @@ class Review:
         """How far the voters agree beyond chance on who won, or that nobody did (``tie`` and ``both_bad`` are one judgement).
 
         Cohen's kappa for two voters, Krippendorff's alpha for more; pairs that only one voter judged, and skipped ones, count for nothing.
-        The interval is a bootstrap over pairs.
+        The interval is a bootstrap over pairs, and is not given for fewer than five.
 
         Raises
         ------
@@ -275,7 +275,7 @@ class Review:
         """How strong each column is: one row a label, the strongest first.
 
         Columns: label, rating (mean 1000; 400 points more are odds of ten to one; NA without votes), low and high (bootstrap interval over
-        prompts; NA with fewer than two), votes, wins, losses, ties, both_bad, skipped.
+        prompts; NA with fewer than five), votes, wins, losses, ties, both_bad, skipped.
 
         Parameters
         ----------

@@ -21,6 +21,9 @@ SCALE = 400 / math.log(10)
 BASE = 1000.0
 """The mean rating."""
 
+FEWEST = 5
+"""Units below which no interval is given: drawing from fewer says next to nothing, and may look sure of it."""
+
 
 # -- agreement ------------------------------------------------------------------------------------
 
@@ -37,7 +40,7 @@ class Agreement:
         1 is full agreement, 0 what chance gives, below 0 less. None where it is not defined: nothing was judged by two voters, or all of it
         alike, so that chance would give full agreement too.
     low, high
-        Bootstrap interval over items, at `confidence`; None with too few items.
+        Bootstrap interval over items, at `confidence`; None with fewer than `FEWEST` items.
     items
         Items that at least two voters judged.
     voters
@@ -131,7 +134,7 @@ def agreement(
         return cohen_kappa([(a, b) for a, b in found]) if two else krippendorff_alpha(found)
 
     low = high = None
-    if len(shared) >= 2 and samples:
+    if len(shared) >= FEWEST and samples:
         rng = np.random.default_rng([seed, len(shared)])
         draws = rng.integers(0, len(shared), size=(samples, len(shared)))
         drawn = [value for draw in draws if (value := value_of([shared[n] for n in draw])) is not None]
@@ -333,14 +336,14 @@ def elo(matches: Sequence[Match], n: int, *, k: float = 32.0, orders: int = 0, s
 def intervals(
     matches: Sequence[Match], n: int, method: str, *, prior: float, k: float, confidence: float, samples: int, seed: int
 ) -> list[tuple[float, float] | None]:
-    """Percentile intervals of the ratings: whole units are drawn with replacement. None with fewer than two units."""
+    """Percentile intervals of the ratings: whole units are drawn with replacement. None with fewer than `FEWEST` units."""
     import numpy as np
 
     units: dict[Hashable, list[Match]] = defaultdict(list)
     for match in matches:
         units[match.unit].append(match)
     groups = list(units.values())
-    if len(groups) < 2 or samples < 1:
+    if len(groups) < FEWEST or samples < 1:
         return [None] * n
     rng = np.random.default_rng([seed, len(groups)])
     draws = rng.integers(0, len(groups), size=(samples, len(groups)))

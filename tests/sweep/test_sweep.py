@@ -14,10 +14,13 @@ import pytest
 
 from rein_nb.agent import Agent
 from rein_nb.compare.sweep import Sweep, asweep, scorers, sweep
+from rein_nb.compare.sweep.rates import Limiter
 from rein_nb.ir import ErrorInfo, ProviderError, Request, ToolCall, Usage
+from rein_nb.llm import LLM
 from rein_nb.store import Session, Store, StoreError
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import tool
+from tests.sweep.wire import wire
 
 ROWS = [{"word": f"w{n}", "expected": f"W{n}"} for n in range(6)]
 
@@ -201,12 +204,42 @@ def test_a_judges_answers_are_paid_once_and_count_against_the_budget(store: Path
 
 def test_a_judge_that_failed_is_asked_again_on_demand(store: Path) -> None:
     llm = ScriptedProvider.llm("x", repeat=True)
-    judge = ScriptedProvider.llm('{"score": 1}', fault="overloaded", fault_times=1, repeat=True)
+    judge = ScriptedProvider.llm('{"score": 1}', fault="server_error", fault_times=1, repeat=True)
     given: dict[str, Any] = {"scorers": scorers.judge(judge, "Good?"), "store": store, "progress": False}
     assert "the judge failed" in sweep(["p"], llm, **given).frame()["score_error.judge"][0]
     assert sweep(["p"], llm, **given).results[0].scores["judge"].value is None
     assert sweep(["p"], llm, retry_errors=True, **given).results[0].scores["judge"].value == 1.0
     assert (asked(llm), asked(judge)) == (1, 2)
+
+
+def test_a_busy_judge_is_asked_again_after_the_pause_it_named(store: Path) -> None:
+    judge = ScriptedProvider.llm('{"score": 1}', fault="rate_limited", fault_times=2, repeat=True)
+    given: dict[str, Any] = {"scorers": scorers.judge(judge, "Good?"), "store": store, "progress": False}
+    found = sweep(["p"], ScriptedProvider.llm("x", repeat=True), **given)
+    assert found.results[0].scores["judge"].value == 1.0
+    assert asked(judge) == 3
+
+
+def test_a_judges_calls_are_paced_by_its_own_limit_and_by_what_its_provider_says(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[tuple[int | None, Any]] = []
+    release = Limiter.release
+
+    def noted(self: Limiter, ticket: list[float], **told: Any) -> None:
+        released.append((told["tokens"], told["headers"]))
+        release(self, ticket, **told)
+
+    monkeypatch.setattr(Limiter, "release", noted)
+    with wire(headers="x-ratelimit-remaining-requests: 7\r\nx-ratelimit-reset-requests: 1s\r\n") as server:
+        judge = LLM.named("openai-chat/gpt-4o-mini", base_url=server.url, api_key="not-a-key-000000")
+        scorer = scorers.judge(judge, "Good?")
+        sweep(["p", "q"], ScriptedProvider.llm("x", repeat=True), scorers=scorer, store=store, progress=False)
+    told = [(tokens, headers) for tokens, headers in released if headers]
+    assert len(told) == 2
+    for tokens, headers in told:
+        assert tokens == 10
+        assert headers["x-ratelimit-remaining-requests"] == "7"
 
 
 def test_tools_and_agents_run_whole(store: Path) -> None:

@@ -19,6 +19,7 @@ from rein_nb.compare.sweep.plan import CellPlan
 from rein_nb.compare.sweep.progress import Progress
 from rein_nb.compare.sweep.rates import Limiter, RateLimit
 from rein_nb.compare.sweep.scorers import Scorer
+from rein_nb.ir import ErrorInfo
 from rein_nb.store.records import plain, scrub, to_text
 
 T = TypeVar("T")
@@ -216,14 +217,11 @@ class Job:
                 await self._on_disk(self.journal.begin, cell.key)
                 result, more = await self.performer.perform(cell)
                 cost, tokens = result.usage.cost_usd, result.usage.total_tokens
-                headers, error = _headers(result), result.error
-                busy = error is not None and error.kind in _BUSY
-                if error is not None and busy:
-                    pause_s = error.retry_after_s if error.retry_after_s is not None else _BUSY_PAUSE_S * 2**n
+                headers, pause_s = _headers(result), _pause(result.error, n)
             finally:
                 lane.limiter.release(ticket, tokens=tokens, headers=headers, pause_s=pause_s)
                 self._purse.settle(cost, tokens)
-            if not busy or n == _BUSY_TRIES - 1:
+            if pause_s is None or n == _BUSY_TRIES - 1:
                 break
         await self._on_disk(self._write, cell.key, result, more)
         return result
@@ -247,17 +245,30 @@ class Job:
 
     async def _judge(self, cell: CellPlan, scorer: Scorer, result: AgentResult, row: Row) -> None:
         lane = self._lane(scorer.llm.provider if scorer.llm is not None else cell.work.provider)
-        score: Score | None = None
         async with lane.gate:
-            ticket = await self._admitted(lane)
-            try:
-                await self._on_disk(self.journal.begin_score, cell.key, scorer.name, scorer.made_by)
-                score = await scoring.apply(scorer, result, row)
-            finally:
-                tokens = score.tokens if score is not None else None
-                lane.limiter.release(ticket, tokens=tokens, headers=None)
-                self._purse.settle(score.cost_usd if score is not None else None, tokens)
+            for n in range(_BUSY_TRIES):
+                ticket = await self._admitted(lane)
+                score: Score | None = None
+                pause_s: float | None = None
+                try:
+                    await self._on_disk(self.journal.begin_score, cell.key, scorer.name, scorer.made_by)
+                    score = await scoring.apply(scorer, result, row)
+                    pause_s = _pause(score.refused, n)
+                finally:
+                    tokens = score.tokens if score is not None else None
+                    headers = score.headers if score is not None else None
+                    lane.limiter.release(ticket, tokens=tokens, headers=headers, pause_s=pause_s)
+                    self._purse.settle(score.cost_usd if score is not None else None, tokens)
+                if pause_s is None:
+                    break
         await self._on_disk(self.journal.finish_scores, cell.key, [(scorer.name, scorer.made_by, score)])
+
+
+def _pause(error: ErrorInfo | None, n: int) -> float | None:
+    """Seconds to leave a provider alone that had no time for request number `n`; None for anything else."""
+    if error is None or error.kind not in _BUSY:
+        return None
+    return error.retry_after_s if error.retry_after_s is not None else _BUSY_PAUSE_S * 2.0**n
 
 
 def _headers(result: AgentResult) -> dict[str, Any] | None:

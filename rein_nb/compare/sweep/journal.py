@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from rein_nb.agent.result import AgentResult
+from rein_nb.ir import ErrorInfo
 from rein_nb.store import Store, StoreError
 from rein_nb.store.records import from_text, scrub, to_text
 
@@ -70,6 +71,10 @@ class Score:
         What else it told, JSON: a judge's reason.
     cost_usd, tokens
         What it cost; None when it made no request, or the price is unknown.
+    headers
+        What the judge's provider told about its limits. Not stored.
+    refused
+        Why the judge's provider did not answer; None when it did. Not stored.
     """
 
     value: float | None
@@ -77,6 +82,8 @@ class Score:
     details: Any = None
     cost_usd: float | None = None
     tokens: int | None = None
+    headers: Mapping[str, Any] | None = field(default=None, compare=False)
+    refused: ErrorInfo | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rein_nb.agent.result import AgentResult
@@ -169,7 +169,7 @@ def judge(
         try:
             completion = await llm.achat(_question(answer, row, rubric, scale, field), **options)
         except ProviderError as exc:
-            return _costed(Score(None, f"the judge failed: {exc}"), exc.completion)
+            return replace(_costed(Score(None, f"the judge failed: {exc}"), exc.completion), refused=exc.info)
         return _costed(_verdict(completion.text, low, high), completion)
 
     facts = json.dumps([llm.config.name, rubric, scale, field, options], sort_keys=True, default=str)
@@ -202,7 +202,7 @@ def _costed(score: Score, completion: Completion | None) -> Score:
     if completion is None:
         return score
     usage = completion.usage
-    return Score(score.value, score.error, score.details, usage.cost_usd, usage.total_tokens)
+    return replace(score, cost_usd=usage.cost_usd, tokens=usage.total_tokens, headers=completion.extra.get("http"))
 
 
 def as_scorers(scorers: Any) -> list[Scorer]:
