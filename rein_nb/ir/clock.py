@@ -46,6 +46,8 @@ class RunClock:
     ----------
     started_at
         Unix time at which the run began, seconds; 0.0 before.
+    now
+        Gives the Unix time, seconds. An attribute, so that a real run's events ask the machine without a call between.
     """
 
     replayed = False
@@ -55,6 +57,7 @@ class RunClock:
         self.lane = lane
         self.owner = owner
         self.started_at = 0.0
+        self.now: Callable[[], float] = time.time
         self._begun = 0.0
 
     def begin(self) -> Token[RunClock | None]:
@@ -66,10 +69,6 @@ class RunClock:
     def end(self, token: Token[RunClock | None]) -> None:
         """Give the context back the clock that it had before."""
         _running.reset(token)
-
-    def now(self) -> float:
-        """Unix time, seconds."""
-        return time.time()
 
     def elapsed(self) -> float:
         """Seconds since the run began; 0.0 before."""
@@ -91,6 +90,7 @@ class ReplayedClock(RunClock):
         super().__init__(run_id, lane, owner)
         self.source = source
         self.started_at = started_at
+        self.now = self._now
         self._spent = 0.0
         self._call: Call | None = None
 
@@ -98,8 +98,7 @@ class ReplayedClock(RunClock):
         """Have what runs in this context go by this clock until `end`."""
         return _running.set(self)
 
-    def now(self) -> float:
-        """The recording's time plus what the run took so far, seconds."""
+    def _now(self) -> float:
         return self.started_at + self.elapsed()
 
     def elapsed(self) -> float:

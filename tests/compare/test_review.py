@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 
 from rein_nb.compare import Comparison, Review, compare, join_votes
 from rein_nb.compare.review_votes import COLUMNS
+from rein_nb.ir import Request, ThinkingPart, ToolCall
 from rein_nb.llm import LLM
+from rein_nb.notebook import review as view
+from rein_nb.notebook.review import blind_html
 from rein_nb.testing.scripted import ScriptedProvider
+from tests.notebook import hostile
 from tests.notebook.danger import dangers
 
 
@@ -269,3 +274,101 @@ def test_the_standing_is_a_static_table_and_labels_are_text() -> None:
 def test_the_table_tells_several_voters_agreement(grid: Comparison) -> None:
     review = judge(grid.review(voter="x")).join(judge(grid.review(voter="y")).votes)
     assert "2 voters, Cohen&#x27;s kappa 1.00 on 36 pairs" in review.to_html()
+
+
+# -- on display -----------------------------------------------------------------------------------
+
+
+def test_what_is_drawn_of_an_answer_names_nobody_and_is_clean() -> None:
+    texts = [*(hostile.OWN | hostile.shared_payloads()).values()]
+
+    def answer(request: Request) -> Any:
+        text = request.messages[-1].text
+        if request.messages[-1].role == "tool":
+            return text
+        return [ThinkingPart(text=text), ToolCall(id="1", name="look", arguments={"city": text})]
+
+    def look(city: str) -> str:
+        """Look."""
+        return city
+
+    llm = ScriptedProvider.llm(*[answer] * 2 * len(texts), model="secret-model")
+    grid = compare(texts, {"secret-column": llm}, tools=[look], show=False)
+    assert len(grid.results) > 30
+    for result in grid.results:
+        html = blind_html(result)
+        assert dangers(html) == []
+        assert "secret" not in html
+        assert not re.search(r"\d ms\b|\d s\b|tokens", html)
+        assert "look" in html
+
+
+def test_where_nobody_looks_it_is_a_static_table(grid: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
+    review = judge(grid.review(), until=3)
+    review._ipython_display_()
+    assert "3 of 36 pairs judged" in capsys.readouterr().out
+
+
+class Front:
+    """In place of a front end: keeps what was put, and the widget's messages."""
+
+    def __init__(self) -> None:
+        self.put: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
+        self.closed = False
+
+    model_id = "m"
+
+    def on_msg(self, handler: Any) -> None:
+        self.handler = handler
+
+    def send(self, content: dict[str, Any]) -> None:
+        self.sent.append(content)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def press(self, **content: Any) -> None:
+        self.handler(None, content, None)
+
+
+@pytest.fixture
+def front(monkeypatch: pytest.MonkeyPatch) -> Front:
+    found = Front()
+    monkeypatch.setattr(view, "place", lambda: "notebook")
+    monkeypatch.setattr(view, "_widget_class", lambda: lambda: found)
+    monkeypatch.setattr(view.Output, "put", lambda self, bundle: found.put.append(bundle))
+    return found
+
+
+def test_the_widget_takes_votes_for_the_pair_that_it_shows_only(grid: Comparison, front: Front) -> None:
+    review = grid.review(voter="x")
+    review._ipython_display_()
+    front.press(k="hello")
+    shown = front.sent[-1]
+    assert (shown["number"], shown["judged"], shown["total"]) == (0, 0, 36)
+    front.press(k="vote", vote="left", number=0, seconds=2.5)
+    front.press(k="vote", vote="left", number=0, seconds=0.1)  # a second press of the same key
+    front.press(k="vote", vote="up", number=1)  # no such vote: logged, nothing judged
+    assert review.votes[["vote", "seconds"]].to_numpy().tolist() == [["left", 2.5]]
+    assert front.sent[-1]["number"] == 1
+    review.vote("tie")  # in code, while the widget is open
+    assert front.sent[-1]["number"] == 2
+    front.press(k="undo")
+    assert front.sent[-1]["number"] == 1
+    front.press(k="finish")
+    assert front.closed
+    assert set(front.put[-1]) == {"text/html", "text/plain"}
+    assert "application/vnd.jupyter.widget-view+json" in front.put[0]
+    assert "1 of 36 pairs judged by x" in front.put[-1]["text/plain"]
+
+
+def test_the_last_vote_leaves_the_table_and_showing_it_again_does_not_reopen_it(grid: Comparison, front: Front) -> None:
+    review = judge(grid.review(), until=35)
+    review._ipython_display_()
+    front.press(k="hello")
+    front.press(k="vote", vote="skip", number=35)
+    assert review.done
+    assert front.closed
+    review._ipython_display_()
+    assert set(front.put[-1]) == {"text/html", "text/plain"}
