@@ -210,6 +210,34 @@ def test_a_late_second_view_shows_the_same_run(open_page) -> None:
     page.idle(10)
 
 
+BOTTOM = """() => [document.querySelector('.rein-live').getBoundingClientRect().bottom,
+document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect().bottom,
+document.querySelector('.rein-live .rein-stop').getBoundingClientRect().top]"""
+
+
+def test_the_bottom_is_followed_until_the_reader_scrolls_away(open_page) -> None:
+    page: Page = open_page(
+        "tall = ScriptedProvider.llm([f'Paragraph {n}.\\n\\n' for n in range(400)], delay_s=0.02)",
+        "%%agent -m tall\ngo on",
+        name="follow.ipynb",
+    )
+    page.page.set_viewport_size({"width": 1100, "height": 700})
+    page.run(1)
+    page.run(2, wait=False)
+    page.output(2).get_by_text("Paragraph 60.").wait_for(timeout=15_000)
+    page.page.wait_for_timeout(200)
+    end, edge, stop = page.page.evaluate(BOTTOM)
+    assert abs(end - edge) < 80
+    # The buttons stay in sight.
+    assert 0 < stop < edge
+    scrolled = "() => document.querySelector('.jp-WindowedPanel-outer').scrollTop"
+    page.page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 100 }")
+    page.output(2).get_by_text("Paragraph 100.").wait_for(timeout=15_000, state="attached")
+    assert page.page.evaluate(scrolled) == 100
+    page.output(2).get_by_role("button", name="Stop").click()
+    page.idle(10)
+
+
 def test_two_models_answer_side_by_side(open_page) -> None:
     page: Page = open_page("%%agent -m weather -m slow --tools get_weather\nWeather?", name="grid.ipynb")
     page.run(1, wait=False)

@@ -103,20 +103,6 @@ def test_keys_and_buttons_vote_blind_and_the_saved_output_is_a_table(lab: Lab) -
     page.close()
 
 
-def test_finish_leaves_the_standing_so_far(lab: Lab) -> None:
-    page = lab.open(SETUP, "review")
-    page.run(0)
-    page.run(1)
-    said(page, 1)
-    page.page.locator(".rein-review").focus()
-    page.page.keyboard.press("1")
-    said(page, 2)
-    page.page.keyboard.press("f")
-    page.page.wait_for_function("() => !document.querySelector('.rein-review')", timeout=15_000)
-    assert "1 of 6 pairs judged by me" in page.text(1)
-    page.close()
-
-
 HOSTILE = f"""
 import sys
 sys.path.insert(0, {str(REPO)!r})

@@ -381,8 +381,16 @@ class Store {
   }
 }
 
-/** @type {WeakMap<HTMLElement, HTMLElement>} */
-const scrollers = new WeakMap();
+/**
+ * What scrolls up and down around a node. Front ends wrap outputs in boxes that could scroll but never do, and which one does may change.
+ * @param {HTMLElement} node
+ * @returns {HTMLElement | null}
+ */
+function scrollerOf(node) {
+  let parent = node.parentElement;
+  while (parent && !(parent.scrollHeight > parent.clientHeight + 1 && /(auto|scroll)/.test(getComputedStyle(parent).overflowY))) parent = parent.parentElement;
+  return parent;
+}
 
 /**
  * Keeps the bottom of the transcript in sight, if it was in sight. Call before a change; call the result after it.
@@ -390,17 +398,8 @@ const scrollers = new WeakMap();
  * @returns {() => void}
  */
 function follow(root) {
-  if (!root.isConnected) return () => {};
-  let host = scrollers.get(root);
-  if (!host || !host.isConnected) {
-    /** @type {HTMLElement | null} */
-    let parent = root.parentElement;
-    while (parent && !/(auto|scroll)/.test(getComputedStyle(parent).overflowY)) parent = parent.parentElement;
-    if (!parent) return () => {};
-    host = parent;
-    scrollers.set(root, host);
-  }
-  const scroller = host;
+  const scroller = root.isConnected ? scrollerOf(root) : null;
+  if (!scroller) return () => {};
   const edge = scroller.getBoundingClientRect().bottom;
   const before = root.getBoundingClientRect().bottom;
   if (before > edge + NEAR_BOTTOM_PX || before < scroller.getBoundingClientRect().top) return () => {};
