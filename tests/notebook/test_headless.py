@@ -111,6 +111,11 @@ def test_no_secret_gets_into_a_saved_notebook() -> None:
         "%%agent -m leaky --tools env\nshow",
         "def env(k: str) -> str:\n    'Environment.'\n    raise ValueError(' '.join(secrets))",
         "%%agent -m leaky --tools env --session two\nshow",
+        "import os, traceback\nos.environ.update({f'LEAK_{n}': text for n, text in enumerate(secrets)})\n"
+        "def env(k: str) -> str:\n    'Environment.'\n    try:\n        raise KeyError(dict(os.environ))\n"
+        "    except KeyError:\n        return str(dict(os.environ)) + traceback.format_exc()",
+        "%%agent -m leaky --tools env --session four\nshow",
+        "from rein_nb import Agent\nAgent(leaky, tools=[env]).run('show me ' + secrets[0])",
         "from rein_nb import ErrorInfo, ProviderError\nleaky = ScriptedProvider.llm(ProviderError(ErrorInfo.make('server_error', ' '.join(secrets))))",
         "%%agent -m leaky --session three\nshow",
         allow_errors=True,
