@@ -105,9 +105,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_notebook_played_back_twice_is_equal_to_the_byte(recorded: Path) -> None:
-    played = [nbformat.writes(notebook(recorded, speed)) for speed in (None, None, 1.0)]
-    assert played[0] == played[1], "at once, twice"
-    assert played[0] == played[2], "at once, and at recorded speed"
+    """Once at once and once at the recorded speed: what is first and what takes how long differs between the two in every way that it can."""
+    played = [nbformat.writes(notebook(recorded, speed)) for speed in (None, 1.0)]
+    assert played[0] == played[1]
     texts = [json.dumps(cell) for cell in json.loads(played[0])["cells"]]
     assert "2 degrees" not in texts[2]
     assert '"output_type": "error"' not in "".join(texts)
