@@ -98,6 +98,14 @@ def room_value(room: str, name: str) -> Any:
     return getattr(value, name) if isinstance(value, ModuleType) and callable(value) else value
 
 
+def written(name: Name) -> str:
+    """Where a name is documented: its path, or for a room that can be called the function in it."""
+    room, _, short = name.path.rpartition(".")
+    held = getattr(importlib.import_module(room), short)
+    called = isinstance(held, ModuleType) and not isinstance(name.value, ModuleType)
+    return f"{held.__name__}.{short}" if called else name.path
+
+
 def _identity(value: Any) -> str:
     return str(id(value)) if hasattr(value, "__module__") or isinstance(value, ModuleType) else repr(value)
 

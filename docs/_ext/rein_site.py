@@ -70,7 +70,7 @@ def write_api(app: Sphinx) -> None:
         _write(folder / f"{page}.rst", _page(title, line, rooms, pages[page]))
     lines = ["Public names", "============", "", "What can be imported from ``rein_nb`` itself stands there first. What is not on these pages", "may change without notice.", ""]  # fmt: skip
     for page, title, line, rooms in API:
-        names = ", ".join(f":py:obj:`{name.short} <{name.path}>`" for name in pages[page])
+        names = ", ".join(f":py:obj:`{name.short} <{public_api.written(name)}>`" for name in pages[page])
         lines += [f":doc:`{title} <{page}>`", f"   {line or _first_line(rooms[0])}", "", f"   {names}", ""]
     lines += [".. toctree::", "   :hidden:", "", *(f"   {page}" for page, *_ in API), ""]
     _write(folder / "index.rst", "\n".join(lines))
@@ -102,14 +102,11 @@ def _entry(name: public_api.Name) -> list[str]:
     if kind == "Classes":
         return [f".. autoclass:: {name.path}"]
     if kind == "Functions":
-        # `compare` and `sweep` are rooms that can be called, so that the function has a longer path than its name.
-        module = name.value.__module__
-        path = name.path if name.path not in public_api.ROOMS else f"{module}.{name.short}"
-        return [f".. autofunction:: {path}"]
+        return [f".. autofunction:: {public_api.written(name)}"]
     text = public_api.doc(name)
     if hasattr(name.value, "__path__") or type(name.value).__name__ == "module":
         text = text.partition("\n\n")[0]
-    return [f".. py:data:: {name.path}", "", *(f"   {line}" for line in text.splitlines())]
+    return [f".. py:data:: {name.path.removeprefix('rein_nb.')}", "", *(f"   {line}" for line in text.splitlines())]
 
 
 def _first_line(room: str) -> str:
@@ -158,12 +155,15 @@ def link_names(app: Sphinx, doctree: nodes.document) -> None:
     by_name = app.env.rein_names  # type: ignore[attr-defined]
     for node in list(doctree.findall(addnodes.pending_xref)):
         # Sphinx would look for any member of that name; here it is a public name, a member of the class at hand, or a parameter.
-        if node.get("reftype") == "obj" and "." not in node["reftarget"] and node["reftarget"] not in by_name:
-            home = node.get("py:class")
-            if home:
-                node["reftarget"] = f"{node.get('py:module') or 'rein_nb'}.{home}.{node['reftarget']}"
-            else:
-                node.replace_self(node.children)
+        if node.get("reftype") not in ("obj", "class") or "." in node["reftarget"] or node["reftarget"] in by_name:
+            continue
+        home, conditions = node.get("py:class"), list(node.findall(addnodes.pending_xref_condition))
+        if conditions and node["reftarget"].islower():
+            node.replace_self([child for found in conditions if found["condition"] == "*" for child in found.children])
+        elif not conditions and home:
+            node["reftarget"] = f"{node.get('py:module') or 'rein_nb'}.{home}.{node['reftarget']}"
+        elif not conditions:
+            node.replace_self(node.children)
     for node in list(doctree.findall(nodes.literal)):
         if isinstance(node.parent, (nodes.reference, addnodes.pending_xref, nodes.title)) or node.get("classes"):
             continue
@@ -189,7 +189,7 @@ def collect_names(app: Sphinx) -> None:
     found: dict[str, str] = {}
     for names in api_pages().values():
         for name in names:
-            target = _entry(name)[0].rpartition(" ")[2]
+            target = public_api.written(name)
             found.setdefault(name.short, target)
             found[name.path.removeprefix("rein_nb.")] = target
     app.env.rein_names = found  # type: ignore[attr-defined]
