@@ -193,7 +193,8 @@ class Renderer:
                 pieces.append(self.code(_cut(part.text), _language(part.text)))
         if not pieces:
             pieces.append(self.element("div", "note", "No output"))
-        return self.label("Error" if view.result.is_error else "Result") + "".join(pieces)
+        title = "Reason" if view.state == "denied" else "Error" if view.result.is_error else "Result"
+        return self.label(title) + "".join(pieces)
 
     def progress(self, view: ToolView) -> str:
         """What a running tool last said of itself."""

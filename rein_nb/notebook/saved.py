@@ -78,7 +78,7 @@ _PAGE = """<!DOCTYPE html>
 --jp-mirror-editor-number-color:#79b8ff;--jp-mirror-editor-def-color:#79b8ff;--jp-mirror-editor-builtin-color:#5fd3c0;
 --jp-mirror-editor-comment-color:#8b949e;--jp-mirror-editor-meta-color:#e3a04f}}a{{color:#79b8ff}}}}
 body{{max-width:{width};margin:24px auto;padding:0 16px;font-family:system-ui,sans-serif;background:var(--jp-layout-color1)}}
-p{{margin:0 0 8px}}table{{border-collapse:collapse}}.rein-root :not(.rein-gridtable)>*>tr>*{{padding:3px 10px;
+p{{margin:0 0 8px}}table{{border-collapse:collapse}}table{{margin:0 0 8px}}{tables}>*>tr>*{{padding:3px 10px;
 border:1px solid var(--jp-border-color2)}}blockquote{{margin:0 0 8px;padding:0 12px;border-left:3px solid var(--jp-border-color2)}}
 </style></head><body>
 {body}
@@ -97,13 +97,12 @@ def transcript_html(source: Any, *, title: str = "Transcript") -> str:
         The page's title.
     """
     if isinstance(source, dict):
-        body, width = (
-            grid_html([str(label) for label in source], [state_of(value) for value in source.values()]),
-            "none",
-        )
+        body = grid_html([str(label) for label in source], [state_of(value) for value in source.values()])
+        # Tables of Markdown stand within the grid's cells.
+        width, tables = "none", "td table"
     else:
-        body, width = static_html(state_of(source)), "52em"
-    return _PAGE.format(title=html.escape(shown(title)), body=body, width=width)
+        body, width, tables = static_html(state_of(source)), "52em", "table"
+    return _PAGE.format(title=html.escape(shown(title)), body=body, width=width, tables=tables)
 
 
 def transcript_markdown(source: Any) -> str:

@@ -22,7 +22,8 @@ _KEYISH = re.compile(
     r"(?i)(?:key|secret|token|passw\w*|credential\w*|bearer|basic|authorization)[\"'`*]*\s*[:=]?\s*[\"'`*]*\Z"
 )
 _MAX_HELD = 2_000
-_WINDOW = 4_000
+_WINDOW = 2_500
+_AROUND = 300
 
 
 def held_back(text: str) -> int:
@@ -55,12 +56,16 @@ class _Shown:
         return self._shown + masked(raw[self._fixed : end])
 
     def _advance(self, raw: str) -> None:
-        """Fix what lies well before the end, up to a line end after which no secret continues."""
-        cut = raw.rfind("\n", self._fixed, len(raw) - _WINDOW) + 1
+        """Fix what lies well before the end, up to a line end, or else a space, over which no secret goes on."""
+        end = len(raw) - _WINDOW
+        cut = (raw.rfind("\n", self._fixed, end) + 1) or (raw.rfind(" ", self._fixed, end) + 1)
         if cut <= self._fixed:
             return
         part = raw[self._fixed : cut]
         if "PRIVATE KEY" in part or part.rstrip()[-1:] in (":", "="):
+            return
+        before, after = raw[max(self._fixed, cut - _AROUND) : cut], raw[cut : cut + _AROUND]
+        if masked(before + after) != masked(before) + masked(after):
             return
         self._shown += masked(part)
         self._fixed = cut

@@ -196,6 +196,20 @@ def test_secrets_are_masked_in_every_output(kind: str) -> None:
     assert [name for name, out in enumerate(outputs) if value in out] == []
 
 
+@pytest.mark.parametrize("kind", [kind for kind, text in SECRETS.items() if "\n" not in text])
+def test_a_secret_in_one_endless_line_is_never_shown_in_part(kind: str) -> None:
+    text, value = SECRETS[kind], _VALUE.get(kind, SECRETS[kind])
+    # One every 250 characters or so, so that every cut is near one; in words of different lengths, so that cuts fall on all places.
+    source = "".join(f"{'word ' * (41 + n % 7)}the key is {text} " for n in range(60))
+    tail, screen = MarkdownTail(), ""
+    for start in range(0, len(source), 97):
+        tail.take(source[start : start + 97])
+        for op in tail.flush():
+            screen = screen + op if isinstance(op, str) else op[1] if op[0] == "s" else screen
+        assert value[:12] not in screen
+    assert screen.count("the key is") >= 58
+
+
 @pytest.mark.parametrize("size", [1, 3, 7])
 @pytest.mark.parametrize("kind", SECRETS)
 def test_a_secret_that_streams_in_pieces_is_never_shown_in_part(kind: str, size: int) -> None:
