@@ -61,7 +61,7 @@ STYLES: dict[str, str] = {
     "label": "margin:6px 0 2px;font-size:11px;letter-spacing:.03em;color:var(--r-muted)",
     "pre": (
         "margin:0;padding:6px 8px;background:var(--r-wash);border-radius:4px;font:var(--r-code);"
-        "white-space:pre-wrap;overflow-wrap:anywhere;max-height:23.75em;overflow:auto"
+        "white-space:pre-wrap;overflow-wrap:anywhere;max-height:22.75em;overflow:auto"
     ),
     "state": "margin-left:8px;white-space:nowrap;font-size:12px;color:var(--r-muted)",
     "ok": "color:var(--r-ok)",

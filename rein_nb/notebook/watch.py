@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from rein_nb.agent import Agent, AgentResult
@@ -87,9 +88,8 @@ def _was_shown(result: AgentResult) -> AgentResult:
     def swallow(value: Any) -> None:
         forget()
         if value is not result:
-            from IPython.display import display
-
-            display(value)
+            put: Any = import_module("IPython.display").display
+            put(value)
 
     def forget(*_: Any) -> None:
         formatter.type_printers.pop(AgentResult, None)
