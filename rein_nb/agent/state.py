@@ -98,6 +98,8 @@ class RunState:
         self.llm = setup.llm
         self.token = CancellationToken(signal)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
+        # One object for all turns: the encoders know a history by its objects.
+        self.system_message = Message(role="system", content=setup.system) if setup.system else None
         self.prompt = list(prompt)
         self.clock = clock.for_run(
             getattr(setup.llm, "backend", None), self._what_it_is(len(history)), owner=owner, after=after

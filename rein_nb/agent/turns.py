@@ -128,8 +128,8 @@ def _close_message(run: RunState, completion: Completion, shown: bool) -> None:
 async def _request(run: RunState) -> hooks.ModelRequest:
     setup = run.setup
     messages = run.compaction.view(run.messages)
-    if setup.system:
-        messages.insert(0, Message(role="system", content=setup.system))
+    if run.system_message is not None:
+        messages.insert(0, run.system_message)
     tools = run.tools.specs()
     choice = setup.tool_choice
     output_format = None

@@ -38,10 +38,23 @@ def system_blocks(messages: Sequence[Message]) -> tuple[list[Block], Sequence[Me
     return blocks, messages[n:]
 
 
-def turns(messages: Sequence[Message], target: Target) -> list[Turn]:
-    """The wire messages. Their ``content`` is always a list of blocks."""
-    out: list[Turn] = []
-    for message in messages:
+def turns(
+    messages: Sequence[Message], target: Target, settled: int = 0, wire: dict[Any, Any] | None = None
+) -> list[Turn]:
+    """The wire messages. Their ``content`` is always a list of blocks.
+
+    Parameters
+    ----------
+    settled, wire
+        How many messages go out alike next time, and where what was made of them is kept; see `rein_nb.dialects.handoff.Handoff`.
+    """
+    start, known = (wire or {}).get(NAMESPACE, (0, ()))
+    out = _copies(known)
+    for at in range(start, len(messages)):
+        if at == settled and at > start and wire is not None:
+            # Marks are set on blocks, and taken off: what is kept are blocks of its own.
+            wire[NAMESPACE] = (at, _copies(out))
+        message = messages[at]
         if message.role == "assistant":
             _append(out, "assistant", [block for part in message.parts for block in _assistant_block(part)])
         elif message.role in ("system", "developer"):
@@ -57,6 +70,15 @@ def turns(messages: Sequence[Message], target: Target) -> list[Turn]:
                 ],
             )
     return out
+
+
+def _copies(turns: Sequence[Turn]) -> list[Turn]:
+    return [{"role": turn["role"], "content": [_copy(block) for block in turn["content"]]} for turn in turns]
+
+
+def _copy(block: Block) -> Block:
+    inner = block.get("content")
+    return {**block, "content": [dict(item) for item in inner]} if isinstance(inner, list) else dict(block)
 
 
 def _append(out: list[Turn], role: str, blocks: list[Block]) -> None:

@@ -36,7 +36,7 @@ def encode(request: Request, target: Target, *, stream: bool) -> WireCall:
     names = wire_names([tool.name for tool in request.tools], target)
 
     system, rest = system_blocks(handed.messages)
-    messages = turns(rest, target)
+    messages = turns(rest, target, handed.settled - (len(handed.messages) - len(rest)), handed.wire)
     if not messages:
         raise InvalidRequest("anthropic needs at least one message that is not a system message and not blank")
     body: dict[str, Any] = {**target.quirks.default_body, "model": target.model, "messages": messages}

@@ -40,7 +40,9 @@ def encode_chat(request: Request, target: Target, *, stream: bool) -> WireCall:
     for namespace in dict.fromkeys((target.dialect, target.provider)):
         merge_body(body, request.options.extensions.get(namespace, {}))
     # The history is clean of unpaired surrogates since the hand-off; walking it once more would cost the most in long loops.
-    messages = ChatMessages(handed.messages, target, warnings).encode()
+    history = ChatMessages(handed, target)
+    messages = history.encode()
+    warnings.update(history.warnings)
     if not messages:
         raise InvalidRequest("nothing is left to send: every message is empty, or belongs to another provider alone")
     body = {"model": target.model, "messages": messages, **clean_json(body)}

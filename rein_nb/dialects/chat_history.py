@@ -7,6 +7,7 @@ from typing import Any
 
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.chat_media import audio_format, data_url
+from rein_nb.dialects.handoff import Handoff
 from rein_nb.ir import (
     InvalidRequest,
     MediaPart,
@@ -40,23 +41,32 @@ class ChatMessages:
 
     Parameters
     ----------
-    messages, target
+    handed, target
         What to encode, and for whom.
+
+    Attributes
+    ----------
     warnings
-        Gets what had to be left out, in words.
+        What had to be left out, in words.
     """
 
-    def __init__(self, messages: list[Message], target: Target, warnings: dict[str, None]) -> None:
-        self.messages = messages
+    def __init__(self, handed: Handoff, target: Target) -> None:
+        self.handed = handed
+        self.messages = handed.messages
         self.target = target
-        self.warnings = warnings
+        self.warnings: dict[str, None] = {}
         self.out: list[dict[str, Any]] = []
         self.waiting: list[dict[str, Any]] = []
         self.replay = self._replay_from()
 
     def encode(self) -> list[dict[str, Any]]:
         """The wire messages, in order."""
-        for at, message in enumerate(self.messages):
+        start, settled = self._known(), self.handed.settled
+        for at in range(start, len(self.messages)):
+            if at == settled and at > start:
+                self._release()
+                self._keep(at)
+            message = self.messages[at]
             if message.role == "assistant":
                 self._release()
                 self._assistant(message, at)
@@ -73,6 +83,21 @@ class ChatMessages:
                 self._user(message)
         self._release()
         return self.out
+
+    def _known(self) -> int:
+        """Take over what was made of the settled part before; how many messages that was."""
+        # With "tool_turns", what comes later in a turn decides about the reasoning before it.
+        wire = self.handed.wire
+        if wire is None or self.target.quirks.reasoning_replay == "tool_turns":
+            return 0
+        at, out, warnings = wire.get("chat", (0, (), ()))
+        self.out = [dict(item) for item in out]
+        self.warnings = dict.fromkeys(warnings)
+        return int(at)
+
+    def _keep(self, at: int) -> None:
+        if self.handed.wire is not None and self.target.quirks.reasoning_replay != "tool_turns":
+            self.handed.wire["chat"] = (at, [dict(item) for item in self.out], tuple(self.warnings))
 
     def _release(self) -> None:
         """Put out the media of the tool results before; they must follow the last result of their group."""

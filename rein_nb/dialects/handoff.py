@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff_pairs import pair
@@ -53,6 +54,7 @@ from rein_nb.dialects.handoff_rules import (
     same_service,
     wire_names,
 )
+from rein_nb.dialects.handoff_settled import LEAST, Settled, Unsettled, find, keep
 from rein_nb.ir import (
     MediaPart,
     Message,
@@ -83,12 +85,18 @@ class Handoff:
         How many results were made, moved, replaced or turned into text. 0 for a sound history, and for one that was handed off before.
     tool_names
         Wire name to our name, for calls whose tool had to be renamed.
+    settled
+        How many of `messages`, from the first, will go out alike with the next request of this conversation.
+    wire
+        Where a codec may keep what it made of these, and of fewer before; None when nothing is kept.
     """
 
     messages: list[Message]
     warnings: list[str] = field(default_factory=list)
     repairs: int = 0
     tool_names: dict[str, str] = field(default_factory=dict)
+    settled: int = 0
+    wire: dict[Any, Any] | None = None
 
 
 def handoff(messages: Sequence[Message], target: Target) -> Handoff:
@@ -101,49 +109,119 @@ def handoff(messages: Sequence[Message], target: Target) -> Handoff:
     >>> [part.status for part in healed.messages[2].tool_results], healed.repairs
     (['interrupted'], 1)
     """
-    return _Pass(messages, target).run()
+    known = find(messages, target)
+    if known is not None:
+        try:
+            return _Pass(messages, target, known).run()
+        except Unsettled:
+            pass  # something new reaches back: the whole history is done anew
+    return _Pass(messages, target, None).run()
 
 
 class _Pass:
-    """One run over one history."""
+    """One run over one history, or over what came after the part of it that is known."""
 
-    def __init__(self, messages: Sequence[Message], target: Target) -> None:
+    def __init__(self, messages: Sequence[Message], target: Target, known: Settled | None) -> None:
         self.messages = messages
         self.target = target
-        self.warnings: dict[str, None] = {}
-        self.repairs = 0
-        self.answers, self.orphans = pair(messages)
+        self.known = known
+        self.start = len(known.sources) if known is not None else 0
+        self.warnings: dict[str, None] = dict.fromkeys(known.warnings) if known is not None else {}
+        self.repairs = known.repairs if known is not None else 0
+        self.answers, self.orphans = pair(messages, self.start, known.calls if known is not None else ())
         self.ids: dict[tuple[int, int], str] = {}
         self.names: dict[str, str] = {}
-        self.out: list[Message] = []
+        self.out: list[Message] = known.messages(messages) if known is not None else []
 
     def run(self) -> Handoff:
         self._name()
-        for at, message in enumerate(self.messages):
+        cut = self._cut()
+        settled, keeping = len(self.out), self.known
+        for at in range(self.start, len(self.messages)):
+            if at == cut:
+                settled, keeping = len(self.out), self._settle(at)
+            message = self.messages[at]
             if message.role == "assistant":
                 self._assistant(at, message)
             elif message.role in ("system", "developer"):
                 self._keep(message, [part for part in map(cleaned, message.parts) if not self._empty(part)])
             else:
                 self._user(at, message)
-        self._begin()
         renamed = {wire: name for name, wire in self.names.items() if wire != name}
-        return Handoff(self.out, list(self.warnings), self.repairs, renamed)
+        if self._begin():
+            return Handoff(self.out, list(self.warnings), self.repairs, renamed)
+        if keeping is not None and keeping is not self.known:
+            keep(self.messages, keeping)
+        wire = keeping.wire if keeping is not None else None
+        return Handoff(self.out, list(self.warnings), self.repairs, renamed, settled, wire)
 
-    def _begin(self) -> None:
+    def _cut(self) -> int | None:
+        """Where the settled part ends: before the last assistant message, if all calls before it are answered on the spot."""
+        last = len(self.messages) - 1
+        while last > self.start and self.messages[last].role != "assistant":
+            last -= 1
+        if last <= self.start or last < LEAST:
+            return None
+        for at, answers in self.answers.items():
+            if at < last and (answers.standing is None or answers.surplus):
+                return None
+        return last
+
+    def _settle(self, cut: int) -> Settled:
+        """What was made of the messages before `cut`, to be known next time."""
+        known, fresh = self.known, range(self.start, cut)
+        place = {id(self.messages[n]): n for n in fresh}
+        before = len(known.out) if known is not None else 0
+        given = {
+            (at, n): part.id
+            for at in self.answers
+            if at < cut
+            for n, part in enumerate(self.messages[at].parts)
+            if type(part) is ToolCall
+        }
+        uses = dict(known.uses) if known is not None else {}
+        for id_ in given.values():
+            uses[id_] = uses.get(id_, -1) + 1
+        names = [part.name for at in self.answers if at < cut for part in self.messages[at].tool_calls]
+        return Settled(
+            target=self.target,
+            sources=[
+                *(known.sources if known is not None else ()),
+                *((ref(self.messages[n]), list(self.messages[n].parts)) for n in fresh),
+            ],
+            out=[*(known.out if known is not None else ()), *(place.get(id(m), m) for m in self.out[before:])],
+            warnings=tuple(self.warnings),
+            repairs=self.repairs,
+            calls=frozenset(given.values()).union(known.calls if known is not None else ()),
+            kept=frozenset(self.ids[key] for key, id_ in given.items() if self.ids[key] == id_).union(
+                known.kept if known is not None else ()
+            ),
+            derived=frozenset(self.ids[key] for key, id_ in given.items() if self.ids[key] != id_).union(
+                known.derived if known is not None else ()
+            ),
+            uses=uses,
+            names={**(known.names if known is not None else {}), **{name: self.names[name] for name in names}},
+            wire=dict(known.wire) if known is not None else {},
+        )
+
+    def _begin(self) -> bool:
+        """Whether a user's turn had to be put first."""
         if self.target.dialect not in USER_FIRST:
-            return
+            return False
         n = next((n for n, message in enumerate(self.out) if message.role not in ("system", "developer")), None)
         if n is not None and self.out[n].role == "assistant":
             self.out.insert(n, new_message("user", [TextPart(text=CONTINUED)]))
             self.repairs += 1
             self._warn("the history begins with the model's turn: a user turn was put before it")
+            return True
+        return False
 
     def _name(self) -> None:
         rule = id_rule(self.target)
         lenient = keeps_own_ids(self.target)
+        known = self.known
         places: list[tuple[int, int, str, bool]] = []
-        kept: set[str] = set()
+        kept: set[str] = set(known.kept) if known is not None else set()
         names: dict[str, None] = {}
         for at in self.answers:
             message = self.messages[at]
@@ -156,8 +234,16 @@ class _Pass:
                 if keep:
                     kept.add(part.id)
                 places.append((at, n, part.id, keep))
-        self.names = wire_names(names, self.target)
         uses: dict[str, int] = {}
+        if known is None:
+            self.names = wire_names(names, self.target)
+        else:
+            self.names = known.names
+            if not names.keys() <= known.names.keys():
+                self.names = wire_names({**known.names, **names}, self.target)
+            if not kept.isdisjoint(known.derived) or any(self.names[name] != was for name, was in known.names.items()):
+                raise Unsettled
+            uses, kept = dict(known.uses), kept | known.derived
         for at, n, given, keep in places:
             occurrence = uses[given] = uses.get(given, -1) + 1
             if keep:

@@ -6,10 +6,11 @@ then order. A call takes one result: of several the last real one, and an ``inte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
+from rein_nb.dialects.handoff_settled import Unsettled
 from rein_nb.ir import Message, ToolCall, ToolResult
 from rein_nb.ir.base import Extra, merge_extra
 
@@ -65,13 +66,23 @@ class _Group:
         return [left.pop(0) if result is None and left else result for result in out]
 
 
-def pair(messages: Sequence[Message]) -> tuple[dict[int, Answers], set[tuple[int, int]]]:
-    """`Answers` by the index of the assistant message with the calls, and (message, part) of each result that answers no call."""
+def pair(
+    messages: Sequence[Message], start: int = 0, settled: Collection[str] = ()
+) -> tuple[dict[int, Answers], set[tuple[int, int]]]:
+    """`Answers` by the index of the assistant message with the calls, and (message, part) of each result that answers no call.
+
+    From the message at `start` on; `settled` are the ids of the calls before it, which have their results.
+
+    Raises
+    ------
+    Unsettled
+        When a result answers a call before `start` all the same.
+    """
     latest: dict[str, _Group] = {}
     groups: dict[int, list[_Group]] = {}
     orphans: set[tuple[int, int]] = set()
-    for at, message in enumerate(messages):
-        for n, part in enumerate(message.parts):
+    for at in range(start, len(messages)):
+        for n, part in enumerate(messages[at].parts):
             kind = type(part)
             if kind is ToolCall:
                 group = latest.get(part.id)  # type: ignore[union-attr]
@@ -82,6 +93,8 @@ def pair(messages: Sequence[Message]) -> tuple[dict[int, Answers], set[tuple[int
             elif kind is ToolResult:
                 group = latest.get(part.tool_call_id)  # type: ignore[union-attr]
                 if group is None:
+                    if part.tool_call_id in settled:  # type: ignore[union-attr]
+                        raise Unsettled
                     orphans.add((at, n))
                 else:
                     group.results.append(part)  # type: ignore[arg-type]

@@ -35,7 +35,10 @@ def encode(request: Request, target: Target, *, stream: bool) -> WireCall:
 
     store = extensions.get("store", False if target.quirks.store else None)
     told, rest = instructions(handed.messages)
-    items = input_items(rest, target, stored=store is True, warnings=warnings)
+    lead = len(handed.messages) - len(rest)
+    items = input_items(
+        rest, target, stored=store is True, warnings=warnings, settled=handed.settled - lead, wire=handed.wire
+    )
     body: dict[str, Any] = {**target.quirks.default_body, "model": target.model, "input": items}
     if told is not None:
         body["instructions"] = told

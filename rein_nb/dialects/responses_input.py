@@ -40,7 +40,15 @@ def instructions(messages: Sequence[Message]) -> tuple[str | None, Sequence[Mess
     return "\n\n".join(texts) or None, messages[n:]
 
 
-def input_items(messages: Sequence[Message], target: Target, *, stored: bool, warnings: list[str]) -> list[Item]:
+def input_items(
+    messages: Sequence[Message],
+    target: Target,
+    *,
+    stored: bool,
+    warnings: list[str],
+    settled: int = 0,
+    wire: dict[Any, Any] | None = None,
+) -> list[Item]:
     """The input items.
 
     Parameters
@@ -49,22 +57,31 @@ def input_items(messages: Sequence[Message], target: Target, *, stored: bool, wa
         Whether the server keeps responses, so that an id alone stands for an item.
     warnings
         Gets what was left out, in words.
+    settled, wire
+        How many messages go out alike next time, and where what was made of them is kept; see `rein_nb.dialects.handoff.Handoff`.
     """
-    out: list[Item] = []
-    customs: dict[str, Item] = {}
-    for message in messages:
+    key = (NAMESPACE, stored)
+    start, known, calls, told = (wire or {}).get(key, (0, (), {}, ()))
+    out = [dict(item) for item in known]
+    customs: dict[str, Item] = dict(calls)
+    noted = list(told)
+    for at in range(start, len(messages)):
+        if at == settled and at > start and wire is not None:
+            wire[key] = (at, [dict(item) for item in out], dict(customs), tuple(noted))
+        message = messages[at]
         if message.role == "assistant":
             writer = _Assistant(stored, customs)
             for part in message.parts:
                 writer.add(part)
             out += writer.items()
-            warnings += [text for text in writer.warnings if text not in warnings]
+            noted += [text for text in writer.warnings if text not in noted]
         elif message.role in ("system", "developer"):
             role = "developer" if message.role == "developer" and target.quirks.developer_role else "system"
             if message.text:
                 out.append({"role": role, "content": message.text})
         else:
             out += _user(message, customs)
+    warnings += [text for text in noted if text not in warnings]
     return out
 
 
