@@ -184,7 +184,7 @@ def layers() -> list[str]:
 
 def imports(rooms: list[str]) -> set[tuple[str, str]]:
     """(room, room that it imports) of all imports in the package."""
-    graph = grimp.build_graph("rein_nb")
+    graph = grimp.build_graph("rein_nb", cache_dir=None)
     found = set()
     for room in rooms:
         inside = {f"rein_nb.{room}"} | graph.find_descendants(f"rein_nb.{room}")
