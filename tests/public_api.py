@@ -113,7 +113,8 @@ def _identity(value: Any) -> str:
 def doc(name: Name) -> str:
     """A name's docstring; for data, the string that stands under the assignment in the room where it is defined."""
     value = name.value
-    if inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, ModuleType):
+    ours = getattr(value, "__module__", "").startswith("rein_nb")
+    if isinstance(value, ModuleType) or (ours and (inspect.isclass(value) or inspect.isroutine(value))):
         return inspect.getdoc(value) or ""
     for room in name.rooms:
         for module in (room, *(found.name for found in _submodules(room))):

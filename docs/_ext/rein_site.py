@@ -18,7 +18,7 @@ PLAN: dict[str, tuple[tuple[str, ...], ...]] = {
         ("docs/howto/providers", "docs/howto/local", "docs/howto/streaming", "docs/howto/tools", "docs/howto/structured"),
         ("docs/howto/notebook", "docs/howto/sessions", "docs/howto/recordings", "docs/howto/frames"),
         ("docs/howto/comparing", "docs/howto/sweeps"),
-        ("docs/howto/errors", "docs/howto/provider", "docs/howto/testing"),
+        ("docs/howto/errors", "docs/howto/provider", "docs/howto/testing", "docs/howto/messages", "docs/howto/pieces"),
     ),
     "docs/explained": (("docs/design", "docs/security", "docs/limits", "docs/conformance", "docs/migration"),),
     "docs/reference/index": (

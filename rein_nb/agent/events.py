@@ -60,7 +60,17 @@ class Event:
 
 @dataclass(slots=True, kw_only=True)
 class AgentStart(Event):
-    """The run began. `messages` are the new messages that started it."""
+    """The run began. `messages` are the new messages that started it.
+
+    Attributes
+    ----------
+    model, provider
+        Who is asked.
+    system
+        The system prompt.
+    tools
+        Names of the tools.
+    """
 
     type: ClassVar[str] = "agent_start"
     model: str = ""
@@ -105,7 +115,17 @@ class MessageEnd(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Retry(Event):
-    """The model call failed before it showed anything, and will be sent again."""
+    """The model call failed before it showed anything, and will be sent again.
+
+    Attributes
+    ----------
+    attempt
+        Number of the next request, from 1 for the first retry.
+    wait_s
+        Seconds until then.
+    error
+        What went wrong.
+    """
 
     type: ClassVar[str] = "retry"
     attempt: int = 0
@@ -115,7 +135,17 @@ class Retry(Event):
 
 @dataclass(slots=True, kw_only=True)
 class ApprovalRequested(Event):
-    """A tool call waits for a decision. `decide` may be called from any thread; only the first decision counts."""
+    """A tool call waits for a decision. `decide` may be called from any thread; only the first decision counts.
+
+    Attributes
+    ----------
+    call
+        What would be run.
+    reason
+        Why it is asked about.
+    decide
+        Called with ``"allow"``, ``"deny"`` or ``"always"``, and a reason that the model reads.
+    """
 
     type: ClassVar[str] = "approval_requested"
     call: ToolCall
@@ -127,7 +157,13 @@ class ApprovalRequested(Event):
 
 @dataclass(slots=True, kw_only=True)
 class ToolExecutionStart(Event):
-    """A tool begins to run, with the arguments as they will be used."""
+    """A tool begins to run, with the arguments as they will be used.
+
+    Attributes
+    ----------
+    call
+        What is run, after hooks.
+    """
 
     type: ClassVar[str] = "tool_execution_start"
     call: ToolCall
@@ -135,7 +171,17 @@ class ToolExecutionStart(Event):
 
 @dataclass(slots=True, kw_only=True)
 class ToolExecutionUpdate(Event):
-    """A running tool reported progress: `fraction` in 0..1 when it is known."""
+    """A running tool reported progress: `fraction` in 0..1 when it is known.
+
+    Attributes
+    ----------
+    call_id
+        Of which call.
+    message
+        In words.
+    data
+        For programs.
+    """
 
     type: ClassVar[str] = "tool_execution_update"
     call_id: str
@@ -160,7 +206,15 @@ class ToolExecutionEnd(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Notice(Event):
-    """Something the reader should know: a warning, a compaction, a limit, a steering message taken in."""
+    """Something the reader should know: a warning, a compaction, a limit, a steering message taken in.
+
+    Attributes
+    ----------
+    kind
+        A word for programs.
+    message
+        In words.
+    """
 
     type: ClassVar[str] = "notice"
     kind: str = "warning"
@@ -169,7 +223,15 @@ class Notice(Event):
 
 @dataclass(slots=True, kw_only=True)
 class TurnEnd(Event):
-    """A model call and its tool calls are done. `other_calls` are as in `rein_nb.agent.Turn`."""
+    """A model call and its tool calls are done. `other_calls` are as in `rein_nb.agent.Turn`.
+
+    Attributes
+    ----------
+    completion
+        What the model answered.
+    results
+        Of its tool calls, in their order.
+    """
 
     type: ClassVar[str] = "turn_end"
     completion: Completion

@@ -35,7 +35,17 @@ class Deny:
 
 @dataclass(slots=True)
 class ModelRequest:
-    """What is about to be sent to the model; a hook may change it for this one call."""
+    """What is about to be sent to the model; a hook may change it for this one call.
+
+    Attributes
+    ----------
+    messages, tools
+        The transcript so far, and what the model may call.
+    tool_choice, output_format, options
+        As for `LLM.chat`.
+    turn
+        Number of the model call, from 1.
+    """
 
     messages: list[Message]
     tools: list[ToolSpec] = field(default_factory=list)

@@ -26,7 +26,8 @@ class EventStream(AsyncIterator[T], Generic[T]):
     Attributes
     ----------
     run
-        The run's state; `steer`, `follow_up` and `cancel` here speak to it.
+        The run's state; `steer`, `follow_up` and `cancel` here speak to it. `drive` and `view` are the agent's: how it goes on, and what of an event
+        is given out.
     """
 
     def __init__(

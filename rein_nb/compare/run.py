@@ -129,7 +129,18 @@ async def acompare(
     show: bool = True,
     **agent: Any,
 ) -> Comparison:
-    """`compare`, to be awaited. Cancelling the waiting task stops all runs."""
+    """`compare`, to be awaited. Cancelling the waiting task stops all runs.
+
+    Parameters
+    ----------
+    prompts, models, tools, system, repeats, options, output_type, tool_choice, limits, concurrency, show, agent
+        As for `compare`.
+
+    Returns
+    -------
+    Comparison
+        Every column, also those that failed.
+    """
     job = _prepare(
         prompts,
         models,

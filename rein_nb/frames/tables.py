@@ -380,6 +380,7 @@ TABLES: dict[str, tuple[list[Column], Callable[[Sources], Iterator[Any]]]] = {
     "events": (EVENTS, r.event_rows),
 }
 KINDS: tuple[str, ...] = tuple(TABLES)
+"""The kinds of frames."""
 
 
 def _table(kind: str) -> tuple[list[Column], Callable[[Sources], Iterator[Any]]]:

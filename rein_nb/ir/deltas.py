@@ -42,7 +42,7 @@ class Thinking:
 
 @dataclass(slots=True)
 class Signature:
-    """Replay state of a thinking part: signature, opaque content, or the mark that the text was withheld.
+    """Replay state of a thinking part: signature, opaque content, or the mark (`redacted`) that the text was withheld.
 
     Strings are set, not appended; None leaves a field as it is.
     """
@@ -63,7 +63,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class ToolOpen:
-    """A tool call begins, or learns its id or name later. The first non-empty value of each stays."""
+    """The tool call `part` begins, or learns its id or name later. The first non-empty value of each stays."""
 
     part: PartKey
     id: str | None = None
@@ -104,7 +104,19 @@ class Media:
 
 @dataclass(slots=True)
 class ServerTool:
-    """A server tool's call or result: fields that are not None replace what was known."""
+    """A server tool's call or result: fields that are not None replace what was known.
+
+    Attributes
+    ----------
+    id, name
+        Of the call.
+    input, output
+        What the provider ran, and what came of it.
+    payload
+        What must go back as it is.
+    part
+        Which part.
+    """
 
     part: PartKey
     id: str | None = None
@@ -127,7 +139,15 @@ class Settle:
 
 @dataclass(slots=True)
 class PartExtra:
-    """Exactly-this-provider data of one part, merged by namespace. Opens a part of `kind` if the key is new."""
+    """Exactly-this-provider data of one part, merged by namespace. Opens a part of `kind` if the key is new.
+
+    Attributes
+    ----------
+    extra
+        By namespace.
+    kind
+        Of a part that is opened by this.
+    """
 
     extra: Extra
     part: PartKey
@@ -177,7 +197,15 @@ class Fault:
 
 @dataclass(slots=True)
 class Meta:
-    """Facts about the response as a whole. None leaves a field as it is."""
+    """Facts about the response as a whole. None leaves a field as it is.
+
+    Attributes
+    ----------
+    response_id, model
+        As the provider names them.
+    extra, message_extra
+        Data of exactly this provider: of the response, and of the message.
+    """
 
     response_id: str | None = None
     model: str | None = None

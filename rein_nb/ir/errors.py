@@ -95,7 +95,7 @@ class UnsupportedOption(InvalidRequest):
     Attributes
     ----------
     option, target
-        The option's name, and the dialect or model that cannot express it.
+        The option's name, and the dialect or model that cannot express it. The message also says `why`, where that is known.
     """
 
     def __init__(self, option: str, target: str, why: str = "") -> None:

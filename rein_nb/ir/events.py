@@ -247,6 +247,7 @@ StreamEvent: TypeAlias = (
     StreamStart | StreamRetry | TextDelta | ThinkingDelta | RefusalDelta | ToolCallStart | ToolCallDelta | ToolCallDone
     | PartDone | StreamDone | StreamError
 )  # fmt: skip
+"""Any of the events above; their order is this module's first paragraph."""
 
 
 @dataclass(slots=True)
@@ -258,6 +259,8 @@ class StreamChunk:
     type
         ``text`` and ``thinking`` carry `text`; ``tool_calls`` the turn's complete calls; ``done`` ends the stream, with usage,
         finish reason and the whole completion, also when the call failed.
+    text, tool_calls, usage, finish_reason, completion
+        As `type` says; None, or empty, in other chunks.
     """
 
     type: Literal["text", "thinking", "tool_calls", "done"]

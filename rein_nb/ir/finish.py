@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 FinishReason: TypeAlias = Literal[
     "stop", "tool_calls", "length", "content_filter", "refusal", "cancelled", "error", "other"
 ]
+"""Why a turn ended, in the same words for every provider. The provider's own word stands beside it, as ``native_finish_reason``."""
 
 
 class TurnOutcome(str, Enum):

@@ -327,3 +327,4 @@ Part: TypeAlias = Annotated[
     TextPart | ThinkingPart | ToolCall | ToolResult | MediaPart | RefusalPart | ServerToolPart,
     Field(discriminator="type"),
 ]
+"""Any part of a message; `type` says which."""

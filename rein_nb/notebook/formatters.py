@@ -11,7 +11,15 @@ from rein_nb.notebook.saved import bundle_of
 
 
 def mimebundle(obj: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-    """The MIME bundle of a result, completion, message, agent, session or comparison: usable as a ``_repr_mimebundle_``."""
+    """The MIME bundle of a result, completion, message, agent, session or comparison: usable as a ``_repr_mimebundle_``.
+
+    Parameters
+    ----------
+    obj
+        What is to be shown.
+    include, exclude
+        IPython's; everything is given in any case.
+    """
     from rein_nb.agent import Agent
     from rein_nb.compare.comparison import Comparison
 

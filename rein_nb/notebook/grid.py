@@ -89,7 +89,13 @@ def was_shown(comparison: Any) -> bool:
 
 
 def live_grid(labels: Sequence[str], prompts: Sequence[str], stops: Stops | None = None) -> GridView | None:
-    """The display factory of comparisons: a live grid where a kernel is, nothing elsewhere."""
+    """The display factory of comparisons: a live grid where a kernel is, nothing elsewhere.
+
+    Parameters
+    ----------
+    labels, prompts, stops
+        As `rein_nb.compare.Factory` is given them.
+    """
     if place() not in ("notebook", "headless") or len(labels) * max(1, len(prompts)) > MAX_LIVE_PANES:
         return None
     return GridView(labels, prompts, stops)

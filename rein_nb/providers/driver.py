@@ -49,6 +49,8 @@ class RetryPolicy:
         Full jitter: attempt n waits a random time in [0, min(cap_s, base_s * 2**(n-1))].
     max_wait_s
         The longest ``Retry-After`` that is obeyed; a longer one ends the call with the error, which carries it.
+    rand
+        Gives the random part of a wait, in [0, 1).
     """
 
     def __init__(

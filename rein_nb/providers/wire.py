@@ -248,9 +248,9 @@ class WireProvider:
         try:
             endpoint = await self._endpoint(target)
             if self.spec.endpoint == "local":
-                from rein_nb.providers import local
+                from rein_nb.providers.local.quirks import adapt_body
 
-                call.body = local.adapt_body(call.body, target.dialect)
+                call.body = adapt_body(call.body, target.dialect)
             return await self._transport.send(call, endpoint, method=method)
         except (ReinError, asyncio.CancelledError):
             raise

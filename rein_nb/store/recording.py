@@ -47,6 +47,13 @@ class Recording:
         What the file holds, and what was recorded since it was opened.
     created_at
         When the file was begun: Unix time, seconds.
+    speed
+        1.0 plays as recorded; None at once.
+
+    Parameters
+    ----------
+    path, mode, speed, only
+        As for `record` and `replay`.
     """
 
     def __init__(

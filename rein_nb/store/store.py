@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session at a glance. Times are unix times in seconds; `entries` counts records of every kind."""
+    """A session at a glance. Times are unix times in seconds; `entries` counts records of every kind.
+
+    Attributes
+    ----------
+    id, title
+        Of the session.
+    created_at, updated_at
+        Unix times, seconds.
+    entries
+        Records of every kind.
+    forked_from
+        Id of the session that it was forked from.
+    """
 
     id: str
     title: str
@@ -32,7 +44,19 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """An entry whose words hold what was searched for; `excerpt` is the place, with some words around it."""
+    """An entry whose words hold what was searched for; `excerpt` is the place, with some words around it.
+
+    Attributes
+    ----------
+    session_id, session_title
+        Where it is.
+    entry_id, kind
+        Which entry, and of which kind.
+    time
+        When it was written: Unix time, seconds.
+    excerpt
+        The place, with some words around it.
+    """
 
     session_id: str
     session_title: str

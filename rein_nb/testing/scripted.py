@@ -46,6 +46,8 @@ class ScriptedProvider:
         How many requests misbehave before the script is followed; None for all.
     delay_s
         Seconds between two pieces.
+    repeat
+        Start the script again when it is used up.
 
     Attributes
     ----------

@@ -160,6 +160,11 @@ class RecordingServer:
         Requests that came when all answers had been given; they got a 500.
     connections
         How many connections were opened.
+
+    Parameters
+    ----------
+    cuts, delay_s, hang_after, drop_after, framing, gzip, repeat, first_byte_delay_s, keep_alive
+        As for `serve_recording`.
     """
 
     def __init__(

@@ -16,7 +16,17 @@ D = TypeVar("D", default=Any)
 
 @dataclass(slots=True)
 class Progress:
-    """One progress report: words, the done fraction in 0..1 where it is known, and data for programs."""
+    """One progress report: words, the done fraction in 0..1 where it is known, and data for programs.
+
+    Attributes
+    ----------
+    message
+        In words.
+    fraction
+        Done, in 0..1.
+    data
+        For programs.
+    """
 
     message: str = ""
     fraction: float | None = None
@@ -37,6 +47,8 @@ class ToolContext(Generic[D]):
         Cancelled when the run is stopped or the tool's time is over.
     run_id, turn
         The run and the number of the turn, from 1.
+    on_progress, on_usage
+        Who is told of progress, and of what a sub-agent used; the loop sets them.
 
     Examples
     --------

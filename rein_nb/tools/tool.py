@@ -71,6 +71,8 @@ class Tool:
         Synchronous functions run in a thread of their own; False runs this one on the event loop.
     max_result_chars
         What the model gets of one result, in characters; the rest is kept in ``details``.
+    namespace
+        A word put before the name, where tools of several origins meet.
 
     Raises
     ------

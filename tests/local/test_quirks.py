@@ -9,8 +9,15 @@ import pytest
 
 from rein_nb.ir import UnsupportedOption, Usage
 from rein_nb.ir import deltas as d
-from rein_nb.providers.local import adapt_body, adapt_deltas
-from rein_nb.providers.local.quirks import CALL_BEGINS, MAX_ITEMS, MAX_STRING, MAX_TOKENS, bounded
+from rein_nb.providers.local.quirks import (
+    CALL_BEGINS,
+    MAX_ITEMS,
+    MAX_STRING,
+    MAX_TOKENS,
+    adapt_body,
+    adapt_deltas,
+    bounded,
+)
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: dict[str, list[dict[str, Any]]] = {

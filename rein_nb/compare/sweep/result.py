@@ -35,6 +35,8 @@ class CellResult:
         Place in the dataset, from 0, and the row.
     model, variant, repeat
         Labels, and which repetition, from 0.
+    prompt
+        What was asked, as text.
     state
         ``pending``, ``running`` (or broken off while it was), ``done`` or ``error``.
     attempts

@@ -126,7 +126,18 @@ def sweep(
 
 
 async def asweep(dataset: Any, models: Any, repeats: int = 1, **arguments: Any) -> Sweep:
-    """`sweep`, to be awaited, with the same arguments. Cancelling the waiting task breaks the sweep off; it can be resumed."""
+    """`sweep`, to be awaited. Cancelling the waiting task breaks the sweep off; it can be resumed.
+
+    Parameters
+    ----------
+    dataset, models, repeats, arguments
+        As for `sweep`.
+
+    Returns
+    -------
+    Sweep
+        As of its end.
+    """
     unknown = set(arguments) - set(_DEFAULTS)
     given = {**_DEFAULTS, **arguments, "dataset": dataset, "models": models, "repeats": repeats}
     given["agent"] = {name: arguments[name] for name in unknown}

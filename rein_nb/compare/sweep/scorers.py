@@ -55,7 +55,19 @@ class Scorer:
 
 
 def exact(field: str = "expected", *, ignore_case: bool = False, name: str = "exact") -> Scorer:
-    """1 when the answer is the row's `field`, apart from white space around it.
+    """1 when the answer is the row's `field`, apart from white space around it, and from case with `ignore_case`.
+
+    Parameters
+    ----------
+    field, ignore_case
+        What is compared, and whether capitals count.
+    name
+        The frame's column is ``score.<name>``.
+
+    Examples
+    --------
+    >>> exact("answer").name
+    'exact'
 
     Raises
     ------
@@ -70,7 +82,15 @@ def exact(field: str = "expected", *, ignore_case: bool = False, name: str = "ex
 
 
 def contains(field: str = "expected", *, ignore_case: bool = True, name: str = "contains") -> Scorer:
-    """1 when the answer contains the row's `field`: a text, or a list of texts that must all be there."""
+    """1 when the answer contains the row's `field`: a text, or a list of texts that must all be there.
+
+    Parameters
+    ----------
+    field, ignore_case
+        What must be there, and whether capitals count (not by default).
+    name
+        The frame's column is ``score.<name>``.
+    """
 
     def score(answer: AgentResult, row: Row) -> bool:
         wanted = row[field] if isinstance(row.get(field), list) else [_expected(row, field)]
@@ -82,6 +102,13 @@ def contains(field: str = "expected", *, ignore_case: bool = True, name: str = "
 
 def regex(pattern: str, *, flags: int = 0, name: str = "regex") -> Scorer:
     """1 when `pattern` is found in the answer.
+
+    Parameters
+    ----------
+    pattern, flags
+        As for `re.compile`.
+    name
+        The frame's column is ``score.<name>``.
 
     Raises
     ------
@@ -97,7 +124,15 @@ def regex(pattern: str, *, flags: int = 0, name: str = "regex") -> Scorer:
 
 
 def json_match(field: str = "expected", *, keys: Sequence[str] | None = None, name: str = "json_match") -> Scorer:
-    """1 when the answer is, or holds, JSON equal to the row's `field` (JSON, or text of it); only in `keys`, where they are given."""
+    """1 when the answer is, or holds, JSON equal to the row's `field` (JSON, or text of it); only in `keys`, where they are given.
+
+    Parameters
+    ----------
+    field, keys
+        What it must be equal to, and in which keys; in all of it by default.
+    name
+        The frame's column is ``score.<name>``.
+    """
 
     def score(answer: AgentResult, row: Row) -> Any:
         wanted = row[field]
@@ -116,7 +151,17 @@ def json_match(field: str = "expected", *, keys: Sequence[str] | None = None, na
 
 
 def numeric(field: str = "expected", *, rel: float = 1e-6, abs: float = 1e-9, name: str = "numeric") -> Scorer:
-    """1 when the last number in the answer is the row's `field`, within a relative or an absolute tolerance. Commas may group thousands."""
+    """1 when the last number in the answer is the row's `field`, within a relative or an absolute tolerance. Commas may group thousands.
+
+    Parameters
+    ----------
+    field
+        The right number.
+    rel, abs
+        Tolerances, as for `math.isclose`.
+    name
+        The frame's column is ``score.<name>``.
+    """
 
     def score(answer: AgentResult, row: Row) -> Any:
         found = _NUMBER.findall(answer.text)
@@ -151,6 +196,8 @@ def judge(
         What a good answer is, in words.
     field
         A field of the row that the judge is shown as the reference answer.
+    name
+        The frame's column is ``score.<name>``.
     options
         Options of the judge's call: ``temperature=0``...
 

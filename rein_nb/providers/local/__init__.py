@@ -7,7 +7,6 @@ May import: `ir`, `dialects.base`. May not know: the SDKs, the event loop. Every
 """
 
 from rein_nb.providers.local.catalog import MODELS, LocalModel, find_model
-from rein_nb.providers.local.quirks import adapt_body, adapt_deltas
 from rein_nb.providers.local.server import LocalEndpoint, ensure, shutdown
 from rein_nb.providers.local.weights import LocalSetupError, Progress, fetch, models_folder, weights_file
 
@@ -17,8 +16,6 @@ __all__ = [
     "LocalModel",
     "LocalSetupError",
     "Progress",
-    "adapt_body",
-    "adapt_deltas",
     "ensure",
     "fetch",
     "find_model",
