@@ -81,7 +81,7 @@ body{{max-width:{width};margin:24px auto;padding:0 16px;font-family:system-ui,sa
 p{{margin:0 0 8px}}table{{border-collapse:collapse}}table{{margin:0 0 8px}}{tables}>*>tr>*{{padding:3px 10px;
 border:1px solid var(--jp-border-color2)}}blockquote{{margin:0 0 8px;padding:0 12px;border-left:3px solid var(--jp-border-color2)}}
 </style></head><body>
-{body}
+<main>{body}</main>
 </body></html>
 """
 

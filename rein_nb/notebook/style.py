@@ -98,7 +98,7 @@ STYLES: dict[str, str] = {
     ),
     "gridrow": "text-align:left;font-weight:400;padding:8px 10px;background:var(--r-wash);white-space:pre-wrap",
     "gridcell": (
-        "text-align:left;vertical-align:top;padding:8px 10px;background:var(--r-page);border-bottom:1px solid var(--r-line);border-left:1px solid var(--r-line)"
+        "text-align:left;vertical-align:top;font-size:14px;line-height:1.55;padding:8px 10px;background:var(--r-page);border-bottom:1px solid var(--r-line);border-left:1px solid var(--r-line)"
     ),
 }
 """Style by class, without the ``rein-`` prefix."""

@@ -153,7 +153,7 @@ def test_a_run_as_the_last_line_of_a_cell_is_seen_while_it_runs(open_page) -> No
         "agent = Agent(ScriptedProvider.llm(WORDS, delay_s=0.02, repeat=True))",
         "agent.run('go on')",
         "await agent.arun('go on')",
-        "print(Out[3].stop_reason, _.text[-8:])",
+        "print(Out[3].stop_reason, _.text[:5])",
         name="run.ipynb",
     )
     page.run(1)
@@ -169,7 +169,9 @@ def test_a_run_as_the_last_line_of_a_cell_is_seen_while_it_runs(open_page) -> No
     assert page.text(4).startswith("cancelled word")
 
 
-@pytest.mark.parametrize(("button", "words"), [("Approve", "deleted notes.txt"), ("Deny", "denied")])
+@pytest.mark.parametrize(
+    ("button", "words"), [("Approve", "deleted notes.txt"), ("Always allow", "deleted notes.txt"), ("Deny", "denied")]
+)
 def test_a_call_waits_for_the_readers_decision(open_page, button: str, words: str) -> None:
     page: Page = open_page("%%agent -m cautious --tools delete\nDelete it", name=f"approve-{button}.ipynb")
     page.run(1, wait=False)
@@ -230,6 +232,11 @@ def test_the_bottom_is_followed_until_the_reader_scrolls_away(open_page) -> None
     assert abs(end - edge) < 80
     # The buttons stay in sight.
     assert 0 < stop < edge
+    page.output(2).get_by_role("button", name="Copy as Markdown").click()
+    page.output(2).get_by_text("Copied").wait_for(timeout=5_000)
+    copied = page.page.evaluate("() => navigator.clipboard.readText()")
+    assert copied.startswith("Paragraph 0.\n\nParagraph 1.\n\n")
+    assert "Paragraph 60." in copied
     scrolled = "() => document.querySelector('.jp-WindowedPanel-outer').scrollTop"
     page.page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 100 }")
     page.output(2).get_by_text("Paragraph 100.").wait_for(timeout=15_000, state="attached")

@@ -22,7 +22,7 @@ def test_a_run_is_seen_stopped_and_kept() -> None:
         page.run(0)
         page.run(1, wait=False)
         page.output(1).locator(".rein-live .rein-card").wait_for(timeout=20_000)
-        page.output(1).locator(".rein-live strong", has_text="18 degrees").wait_for(timeout=10_000)
+        page.output(1).locator("strong", has_text="18 degrees").wait_for(timeout=10_000)
         page.idle()
         page.run(2, wait=False)
         page.output(2).get_by_text("word9").wait_for(timeout=10_000)

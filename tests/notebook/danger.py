@@ -29,6 +29,7 @@ TAGS = frozenset(
         "i",
         "img",
         "li",
+        "main",
         "ol",
         "p",
         "pre",
