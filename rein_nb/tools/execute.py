@@ -1,7 +1,7 @@
 """Running one call: on the loop or in a thread of its own, with a time limit, and stoppable at any moment.
 
-A synchronous tool gets a daemon thread of its own (a shared pool would make the ninth tool wait for the first, and a stuck
-one would hold up the end of the process). Python cannot kill a thread: on cancellation the caller goes on at once, the tool's
+A synchronous tool gets a daemon thread for itself (see `rein_nb.tools.threads`; a stuck one must not hold up the end of the process).
+Python cannot kill a thread: on cancellation the caller goes on at once, the tool's
 token is cancelled, and an exception is raised inside the thread at its next Python instruction. A thread that sits in one long
 C call (``time.sleep(60)``) ends only when that call returns; its result is thrown away.
 """
@@ -18,16 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rein_nb.stream import CancellationToken
+from rein_nb.tools.threads import ToolStopped, run_in_thread
 
 STOP_GRACE_S = 2.0
 """How long a cancelled coroutine may take to wind down before it is left to itself, seconds."""
 
 THREAD_GRACE_S = 0.5
 """How long a cancelled thread may take to notice its token before an exception is raised inside it, seconds."""
-
-
-class ToolStopped(BaseException):
-    """Raised inside the thread of a synchronous tool whose result is no longer wanted."""
 
 
 class EndsRun(Exception):
@@ -161,13 +158,13 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
 
 
 def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
-    """Call in a daemon thread of its own, in a copy of the caller's context. Cancelling the future lets go of the thread."""
+    """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
     worker = _Worker(loop, future, lambda: context.run(_call_sync, fn, args, kwargs))
     future.add_done_callback(worker.settled)
-    threading.Thread(target=worker.run, name=f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}", daemon=True).start()
+    run_in_thread(worker.run, f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}")
     return future
 
 
@@ -186,8 +183,10 @@ class _Worker:
         self._work = work
         self._lock = threading.Lock()
         self._ident: int | None = None
+        self._raised = False
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Do the work; whether its thread is as good as new afterwards."""
         with self._lock:
             self._ident = threading.get_ident()
         value: Any = None
@@ -196,15 +195,18 @@ class _Worker:
             try:
                 value = self._work()
             except ToolStopped:
-                return
+                return False
             except BaseException as exc:
                 error = exc
             finally:
                 with self._lock:
                     self._ident = None
             self._loop.call_soon_threadsafe(self._settle, value, error)
-        except (ToolStopped, RuntimeError):  # stopped on the last step, or the loop is closed: nobody waits any more
-            return
+        except ToolStopped:  # on the last step: nobody waits any more
+            return False
+        except RuntimeError:  # the loop is closed, which says nothing against the thread
+            pass
+        return not self._raised
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
         if self._future.done():
@@ -227,4 +229,5 @@ class _Worker:
     def _raise_inside(self) -> None:
         with self._lock:
             if self._ident is not None:
+                self._raised = True
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._ident), ctypes.py_object(ToolStopped))
