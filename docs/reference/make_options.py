@@ -14,6 +14,7 @@ from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.ir import Message, Options, OutputFormat, Request, ToolChoice, ToolSpec, UnsupportedOption
+from rein_nb.providers.capabilities import FAMILIES
 from rein_nb.providers.codecs import codec_for
 from rein_nb.providers.presets import PRESETS
 from rein_nb.providers.spec import DIALECTS, ProviderSpec, find_spec
@@ -156,6 +157,35 @@ def provider_rows() -> list[list[str]]:
     return rows
 
 
+def family_rows() -> list[list[str]]:
+    """One row a model family; an empty cell where nothing is known."""
+
+    def words(values: Any) -> str:
+        return ", ".join(f"`{value}`" for value in (values if isinstance(values, tuple) else sorted(values)))
+
+    def yes(value: bool | None) -> str:
+        return "" if value is None else "yes" if value else "no"
+
+    def known(value: Any) -> str:
+        return "" if value is None else words(value) or "none"
+
+    rows = []
+    for family in FAMILIES:
+        facts = family.capabilities
+        window, output = facts.get("context_window"), facts.get("max_output_tokens")
+        rows.append([
+            f"`{family.pattern}`",
+            "" if window is None else f"{window:,}",
+            "" if output is None else f"{output:,}",
+            known(facts.get("media_in")),
+            yes(facts.get("tools")),
+            yes(facts.get("structured_output")),
+            words(facts.get("unsupported_options", ())),
+            words(tuple(facts.get("reasoning_efforts") or ())),
+        ])  # fmt: skip
+    return rows
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -169,6 +199,9 @@ def page() -> str:
     providers = table(
         ["provider", "dialect", "where", "key variables", "needs a key", "base URL variables"], provider_rows()
     )
+    families = table(
+        ["model begins with", "window", "most output", "reads", "tools", "schema", "refuses", "reasoning efforts"], family_rows()
+    )  # fmt: skip
     return f"""# Providers and options
 
 This page is written by `python docs/reference/make_options.py` from the registry of providers and from what each codec encodes. A test fails when it is out
@@ -186,6 +219,16 @@ What single models refuse on top of this (most reasoning models refuse `temperat
 as well. How a server departs from its dialect (`max_tokens` or `max_completion_tokens`, for example) is data in `rein_nb/providers/presets.py`; each column
 above stands for {", ".join(f"`{name}`" for name in COLUMNS.values())}, in this order. What a provider has and no option names goes into
 `extensions={{"provider": {{...}}}}`, which is merged into the body.
+
+How far each dialect was tested (recorded answers of real servers, replayed; every option on the wire; hand-off between each two) stands in
+[conformance](../conformance.md#measured-figures), with the commands.
+
+## What is known of models
+
+From `rein_nb/providers/capabilities.py`, where each row names the vendor's documentation. The first column is a regular expression for the beginning of a model's own name; the first row that fits counts. Tokens; an empty
+cell means that nothing is known, and that nothing is then forbidden. A model that no row knows gets no limits.
+
+{families}
 
 ## Providers
 
