@@ -20,7 +20,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import ToolRun
 from rein_nb.dialects.schema import without_filled_nulls
-from rein_nb.ir import Completion, ToolCall, ToolResult
+from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun, run_guarded
 
@@ -36,6 +36,9 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
     answers: dict[int, ToolRun] = {}
     batch: list[tuple[int, ToolCall, Tool]] = []
     allowed = run.tool_calls_left()
+    # Not every server can be told, and not every model listens.
+    choice = ToolChoice.of(run.setup.tool_choice)
+    one_by_one = choice is not None and choice.parallel == "single"
     for index, call in enumerate(calls):
         refusal = None
         tool = run.tools.get(call.name)
@@ -52,7 +55,7 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
         assert tool is not None
         if allowed is not None:
             allowed -= 1
-        if not tool.parallel_safe:
+        if one_by_one or not tool.parallel_safe:
             await _run_batch(run, batch, answers)
             await _run_batch(run, [(index, call, tool)], answers)
             batch = []

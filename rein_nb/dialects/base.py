@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
-from rein_nb.ir import Completion, ErrorInfo, Origin, Request
+from rein_nb.ir import Completion, ErrorInfo, Origin, Request, ToolChoice
 from rein_nb.ir.base import JSON
 from rein_nb.ir.deltas import Delta
 from rein_nb.stream import Accumulator
@@ -136,6 +136,15 @@ class Decoder(Protocol):
 
     def close(self) -> Sequence[Delta]:
         """Deltas for the end of the bytes, when no terminal marker was seen before."""
+
+
+def not_told(target: Target, choice: ToolChoice) -> str:
+    """The warning where a server cannot be told how many tools to call at a time: the one wish that is left out and not refused.
+
+    The loop holds to it all the same, by running the calls of a turn one after another (C047).
+    """
+    how = "one tool at a time" if choice.parallel == "single" else "several tools at a time"
+    return f"{target.provider}/{target.model} cannot be told to call {how}: parallel={choice.parallel!r} was not sent"
 
 
 class Codec(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rein_nb.dialects.base import Target, WireCall
+from rein_nb.dialects.base import Target, WireCall, not_told
 from rein_nb.dialects.chat_history import ChatMessages, own_extra
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.schema import for_openai
@@ -151,9 +151,7 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
     if choice.parallel is None:
         return
     if not target.quirks.parallel_tool_calls or "parallel_tool_calls" in target.capabilities.unsupported_options:
-        warnings[
-            f"{target.provider}/{target.model} does not take parallel_tool_calls: {choice.parallel!r} was left to the caller"
-        ] = None
+        warnings[not_told(target, choice)] = None
     else:
         body["parallel_tool_calls"] = choice.parallel == "allow"
 

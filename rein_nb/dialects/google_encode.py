@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from rein_nb.dialects.base import Target, WireCall
+from rein_nb.dialects.base import Target, WireCall, not_told
 from rein_nb.dialects.google_contents import contents, system_parts
 from rein_nb.dialects.google_decode import NAMESPACE
 from rein_nb.dialects.handoff import handoff
@@ -72,6 +72,8 @@ def encode_body(request: Request, target: Target) -> tuple[Body, list[str], dict
         if target.capabilities.tools is False:
             raise UnsupportedOption("tools", f"{target.provider}/{target.model}")
         body["tools"] = [{"functionDeclarations": [_declaration(spec) for spec in request.tools]}]
+        if request.tool_choice is not None and request.tool_choice.parallel is not None:
+            warnings.append(not_told(target, request.tool_choice))
     if (choice := _tool_config(request.tool_choice, request.tools)) is not None:
         body["toolConfig"] = {"functionCallingConfig": choice}
     config = _generation_config(request.options, target)
@@ -98,8 +100,6 @@ def _declaration(spec: ToolSpec) -> Body:
 
 def _tool_config(choice: ToolChoice | None, tools: list[ToolSpec]) -> Body | None:
     strict = any(tool.strict for tool in tools)
-    if choice is not None and choice.parallel == "single":
-        raise UnsupportedOption("tool_choice.parallel", NAMESPACE, "it cannot be told to call one tool at a time")
     if choice is None or choice.mode == "auto":
         if strict:
             return {"mode": "VALIDATED"}

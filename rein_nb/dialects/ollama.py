@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from rein_nb.dialects.base import Target, WireCall
+from rein_nb.dialects.base import Target, WireCall, not_told
 from rein_nb.dialects.chat_calls import CallTracker
 from rein_nb.dialects.chat_decode import finish_reason
 from rein_nb.dialects.chat_encode import check_options, merge_body
@@ -127,9 +127,7 @@ def _tools(request: Request, target: Target, body: dict[str, Any], warnings: dic
     if choice is not None and choice.mode in ("required", "named"):
         raise UnsupportedOption("tool_choice", "ollama", f"it cannot be made to call a tool ({choice.mode!r} given)")
     if choice is not None and choice.parallel is not None:
-        warnings[
-            f"ollama does not take parallel tool calls as an option: {choice.parallel!r} was left to the caller"
-        ] = None
+        warnings[not_told(target, choice)] = None
     if choice is not None and choice.mode == "none":
         return  # a model that is shown no tools calls none
     body["tools"] = [

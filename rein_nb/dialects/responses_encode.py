@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rein_nb.dialects.base import Target, WireCall
+from rein_nb.dialects.base import Target, WireCall, not_told
 from rein_nb.dialects.handoff import handoff
 from rein_nb.dialects.handoff_rules import wire_names
 from rein_nb.dialects.responses_input import input_items, instructions
@@ -157,7 +157,7 @@ def _tools(
         if target.quirks.parallel_tool_calls:
             body["parallel_tool_calls"] = choice.parallel == "allow"
         else:
-            warnings.append(f"{target.provider}/{target.model} does not take parallel_tool_calls: it was left out")
+            warnings.append(not_told(target, choice))
 
 
 def _tool(spec: ToolSpec, name: str, target: Target, warnings: list[str]) -> dict[str, Any]:

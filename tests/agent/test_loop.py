@@ -624,3 +624,23 @@ async def test_overflow_compacts_once_and_asks_once_more() -> None:
     with pytest.raises(ContextOverflow):
         await Agent(twice, messages=history).arun("and?")
     assert len(twice.backend.requests) == 2  # type: ignore[attr-defined]
+
+
+async def test_C047_asked_for_one_call_at_a_time_the_loop_runs_them_one_by_one_whatever_the_model_did() -> None:
+    going = 0
+    most = 0
+
+    async def step(i: int) -> int:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        await asyncio.sleep(0.01)
+        going -= 1
+        return i
+
+    calls = [call(str(i), "step", i=i) for i in range(4)]
+    for choice, expected in (({"mode": "auto", "parallel": "single"}, 1), (None, 4)):
+        most = 0
+        result = await Agent(scripted(calls, "ok"), [step], tool_choice=choice).arun("x")
+        assert [t.result.text for t in result.tool_runs] == ["0", "1", "2", "3"]
+        assert most == expected

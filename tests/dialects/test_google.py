@@ -596,8 +596,6 @@ def test_what_cannot_be_expressed_raises_before_anything_is_sent() -> None:
             encode([user()], limited, **fields)
     with pytest.raises(UnsupportedOption, match="huge"):
         encode([user()], OLD, options={"reasoning_effort": "huge"})
-    with pytest.raises(UnsupportedOption, match="parallel"):
-        encode([user()], tools=[TOOL], tool_choice={"mode": "auto", "parallel": "single"})
     with pytest.raises(InvalidRequest, match="at least one message"):
         encode([Message(role="system", content="only")])
 
@@ -745,3 +743,11 @@ def test_nothing_that_a_server_sends_raises(chunks: list[Any]) -> None:
         assert Completion.model_validate_json(completion.model_dump_json()).message == completion.message
         for item in chunks:
             decode(codec, item, GEMINI)
+
+
+def test_C047_a_wish_for_one_call_at_a_time_is_left_out_with_one_warning() -> None:
+    call = encode([user()], tools=[TOOL], tool_choice={"mode": "auto", "parallel": "single"})
+    (warning,) = call.warnings
+    assert "one tool at a time" in warning
+    assert call.body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+    assert encode([user()], tool_choice={"mode": "auto", "parallel": "single"}).warnings == []
