@@ -1,7 +1,8 @@
 """Approvals: who decides whether a tool call may run.
 
-A policy is ``"auto"`` (ask for tools that require it), ``"never"`` (ask for nothing), ``"always"`` (ask for every call), a function of the call
-that decides by itself, or a dict from tool name to any of these (``"*"`` for the rest). Asking means an `ApprovalRequested` event
+A policy is ``"auto"`` (ask for tools that require it), ``"never"`` or ``"allow"`` (ask for nothing), ``"always"`` or ``"ask"`` (ask for every
+call), ``"deny"`` (refuse every call), a function of the call that decides by itself, or a dict from tool name to any of these (``"*"`` for the
+rest). Asking means an `ApprovalRequested` event
 whose ``decide`` anybody may call from any thread. Where nobody listens, asking is denying.
 """
 
@@ -22,7 +23,7 @@ Verdict: TypeAlias = Literal["allow", "deny", "ask", "always"]
 Policy: TypeAlias = str | Callable[..., Any | Awaitable[Any]] | Mapping[str, Any] | None
 Decide: TypeAlias = Callable[[Literal["allow", "deny", "always"], str | None], None]
 
-_WORDS = ("auto", "never", "always")
+_WORDS = ("auto", "never", "always", "allow", "ask", "deny")
 
 
 def check_policy(policy: Policy) -> None:
@@ -55,10 +56,12 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
     """
     if isinstance(policy, Mapping):
         return await judge(policy.get(call.name, policy.get("*")), tool, call, ctx)
-    if policy == "never":
+    if policy in ("never", "allow"):
         return "allow", None
-    if policy == "always":
+    if policy in ("always", "ask"):
         return "ask", None
+    if policy == "deny":
+        return "deny", f"calls of {call.name} are not allowed here"
     if policy is None or policy == "auto":
         try:
             needed = tool.needs_approval(call.arguments)

@@ -228,7 +228,7 @@ async def _checked(
 
 async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]) -> ToolResult | None:
     policy = run.setup.approval
-    if not callable(policy) and not tool.requires_approval and (policy is None or policy in ("auto", "never")):
+    if not callable(policy) and not tool.requires_approval and (policy is None or policy in ("auto", "never", "allow")):
         return None
     if call.name in run.always_allowed:
         return None

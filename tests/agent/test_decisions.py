@@ -101,7 +101,7 @@ async def test_an_async_approval_function_and_its_reason() -> None:
 
 
 def test_a_policy_that_is_none_is_refused_at_once() -> None:
-    for wrong in ("ask", {"remove": "perhaps"}, 3):
+    for wrong in ("sometimes", {"remove": "perhaps"}, 3):
         with pytest.raises(InvalidRequest, match="approval"):
             Agent(scripted("x"), approval=wrong)  # type: ignore[arg-type]
 
@@ -294,3 +294,29 @@ async def test_C099_a_hook_that_swallows_everything_cannot_turn_a_stopped_run_on
     assert result.stop_reason == "cancelled"
     assert len(llm.backend.requests) == 1  # type: ignore[attr-defined]
     assert Message(role="user", content="x") == result.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"rm": "allow"}, "ok"),
+        ({"rm": "deny"}, "denied"),
+        ({"rm": "ask"}, "denied"),
+        ({"*": "deny"}, "denied"),
+        ({"*": "deny", "rm": "never"}, "ok"),
+        ({"other": "deny"}, "denied"),
+        ("allow", "ok"),
+        ("deny", "denied"),
+    ],
+)
+async def test_a_policy_says_in_words_what_becomes_of_a_call(policy: Any, expected: str) -> None:
+    ran: list[str] = []
+
+    def rm(path: str) -> str:
+        ran.append(path)
+        return "gone"
+
+    guarded = Tool(rm, requires_approval=True)
+    result = await Agent(scripted([call("1", "rm", path="x")], "ok"), [guarded], approval=policy).arun("go")
+    assert result.tool_runs[0].result.status == expected
+    assert ran == (["x"] if expected == "ok" else [])
