@@ -39,15 +39,27 @@ class CancellationToken:
         return self._event.is_set()
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel, with an optional reason for the record."""
+        """Cancel, with an optional reason for the record.
+
+        Raises
+        ------
+        Exception
+            What a callback raised, after all the others were told.
+        """
         with self._lock:
             if self._event.is_set():
                 return
             self.reason = reason
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
+        failure: Exception | None = None
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception as exc:
+                failure = failure or exc
+        if failure is not None:
+            raise failure
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` run on cancellation. Returns a function that takes it back."""

@@ -294,3 +294,20 @@ def test_cancelled_runs_leave_no_task_thread_connection_or_handle() -> None:
     ).stdout.splitlines()
     assert told[0].startswith("cancelled of 24: 2")
     assert told[1:] == ["tasks left: 0", "threads left: 0", "connections left: 0", "handles left: 0"]
+
+
+async def test_a_callback_on_a_token_that_fails_keeps_nobody_from_being_told() -> None:
+    token = CancellationToken()
+    token.on_cancel(lambda: 1 / 0)
+    told: list[int] = []
+    token.on_cancel(lambda: told.append(1))
+
+    async def nap() -> None:
+        await asyncio.sleep(60)
+
+    task = asyncio.ensure_future(Agent(scripted([call("1", "nap")]), [nap]).arun("x", signal=token))
+    await asyncio.sleep(0.05)
+    with pytest.raises(ZeroDivisionError):
+        token.cancel("stop")
+    result = await asyncio.wait_for(task, 10)
+    assert (result.stop_reason, told, token.reason) == ("cancelled", [1], "stop")
