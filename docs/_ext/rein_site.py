@@ -24,7 +24,7 @@ PLAN: dict[str, tuple[tuple[str, ...], ...]] = {
     "docs/reference/index": (
         ("docs/reference/api/index", "docs/reference/options", "docs/reference/command-line", "docs/reference/extras"),
     ),
-    "docs/project": (("README", "README.zh", "CHANGELOG", "CONTRIBUTING"),),
+    "docs/project": (("README </README>", "中文说明 </README.zh>", "CHANGELOG", "CONTRIBUTING"),),
 }  # fmt: skip
 """What stands under what. The pages themselves have links only, so that they read well without the site."""
 
@@ -51,13 +51,15 @@ API: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 
 
 def api_pages() -> dict[str, list[public_api.Name]]:
-    """The names of each page of the reference, in alphabetical order."""
+    """The names of each page of the reference, room by room, in alphabetical order."""
     where = {room: page for page, _, _, rooms in API for room in rooms}
     pages: dict[str, list[public_api.Name]] = {page: [] for page, *_ in API}
     for name in public_api.names():
         homes = [where[room] for room in name.rooms if room in where]
         if homes:
             pages[homes[0]].append(name)
+    for page, _, _, rooms in API:
+        pages[page].sort(key=lambda name: next((n for n, room in enumerate(rooms) if room in name.rooms), len(rooms)))
     return pages
 
 
@@ -129,7 +131,7 @@ def add_plan(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname.startswith(("docs/", "README")):
         source[0] = _PICTURE.sub(_both, source[0])
     for group in groups:
-        entries = "\n".join(f"/{entry}" for entry in group)
+        entries = "\n".join(entry if "<" in entry else f"/{entry}" for entry in group)
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{entries}\n```\n"
 
 
