@@ -150,7 +150,7 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
             value = await value
         if isinstance(value, AsyncIterator):
             return [item async for item in value]
-        return value
+        return _read(value)
     except KeyboardInterrupt as exc:
         raise EndsRun(exc) from exc
     except SystemExit as exc:
@@ -169,9 +169,15 @@ def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, An
 
 
 def _call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    value = fn(*args, **kwargs)
-    # A generator runs its body when it is read, which must happen in this thread too.
-    return list(value) if isinstance(value, Iterator) and inspect.isgenerator(value) else value
+    return _read(fn(*args, **kwargs))
+
+
+def _read(value: Any) -> Any:
+    """The items of a generator or of Python's own lazy iterators (map, zip, filter...): their work is done here, and only once.
+
+    Other iterators (an open file, an endless counter) are left as they are.
+    """
+    return list(value) if isinstance(value, Iterator) and type(value).__module__ == "builtins" else value
 
 
 class _Worker:

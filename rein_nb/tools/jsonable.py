@@ -14,6 +14,7 @@ import fractions
 import math
 import pathlib
 import uuid
+from collections import deque
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any
 
@@ -105,7 +106,7 @@ def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
         return _convert(value.item(), parents, depth)
     if is_frame(value):
         return _convert(frame_data(value), parents, depth)
-    if isinstance(value, range | KeysView | ValuesView | ItemsView):
+    if isinstance(value, range | deque | KeysView | ValuesView | ItemsView):
         return [_convert(item, parents, depth) for item in list(value)]
     raise NotJsonable(f"{type(value).__name__} has no JSON form")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections import namedtuple
+from collections import deque, namedtuple
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
+from rein_nb.tools import Tool
 from rein_nb.tools.render import cut_text, sniff, to_result
 
 CALL = ToolCall(id="c1", name="t")
@@ -178,3 +179,26 @@ def test_lone_surrogates_never_break_the_record() -> None:
     result = shown({"k\udc00": "v\ud83d"})
     result.model_dump_json()
     assert "�" in result.text
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: map(str, [1, 2]), '["1", "2"]'),
+        (lambda: zip([1], ["a"], strict=True), '[[1, "a"]]'),
+        (lambda: filter(None, [0, 3]), "[3]"),
+        (lambda: (n for n in range(2)), "[0, 1]"),
+        (lambda: reversed([1, 2]), "[2, 1]"),
+        (lambda: iter({"a": 1}), '["a"]'),
+        (lambda: deque([1, 2]), "[1, 2]"),
+    ],
+)
+async def test_what_is_lazy_is_read_where_the_tool_ran(made: Any, text: str) -> None:
+    def in_thread() -> Any:
+        return made()
+
+    async def in_loop() -> Any:
+        return made()
+
+    for fn in (in_thread, in_loop):
+        assert (await Tool(fn).call(ToolCall(id="1", name=fn.__name__))).text == text
