@@ -25,9 +25,9 @@ from rein_nb.ir.base import clean_text
 from rein_nb.stream import CancellationToken
 from rein_nb.tools.builtin.capture import Captured, captured_output, shell_of_user
 from rein_nb.tools.context import ToolContext
-from rein_nb.tools.threads import ToolStopped
 from rein_nb.tools.jsonable import is_frame
 from rein_nb.tools.render import describe_error, render
+from rein_nb.tools.threads import ToolStopped
 
 MAX_REPR = 20_000
 """Characters of the last expression's repr."""
