@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rein_nb.dialects.base import Target
 from rein_nb.dialects.handoff import handoff
-from rein_nb.ir import InvalidRequest, Message, Request, ThinkingPart, ToolCall
+from rein_nb.ir import InvalidRequest, Message, Request, ServerToolPart, ThinkingPart, ToolCall
 from rein_nb.providers.codecs import codec_for
 from rein_nb.testing.validate import TARGETS, Violation, target_of, validate_transcript
 from tests.dialects.test_handoff import transcripts as generated
@@ -443,6 +443,21 @@ def test_C062_every_tool_turn_to_deepseek_has_its_reasoning_field() -> None:
     assert validate_transcript(history, deepseek_target) == []
     for name in ("openai-chat", "anthropic"):
         assert "Need the tool." not in str(encoded(history, target_of(name)))
+
+
+@pytest.mark.parametrize("text", [" ", "Let me look."])
+def test_reasoning_alone_is_no_message_when_what_it_led_to_has_no_place(text: str) -> None:
+    target = target_of("deepseek")
+    parts = [ServerToolPart(id="s1", name="web_search", payload={"type": "web_search"}), ThinkingPart(text=text)]
+    history = [
+        Message(role="user", content="go"),
+        Message(role="assistant", tool_calls=[ToolCall(id="c1", name="ls", arguments={})]),
+        Message(role="tool", tool_call_id="c1", content="ok"),
+        Message(role="assistant", content=parts, origin=target.origin),
+    ]
+    body = encoded(history, target)
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool"]
+    assert not validate_transcript(body, target)
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))

@@ -26,6 +26,9 @@ REPLAYED_FIELDS = ("extra_content", "thought_signature", "reasoning_opaque")
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
+_SAID = frozenset({"tool_calls", "audio", "images"})
+"""What makes a message of the assistant's one that may have no content."""
+
 _CALL_MARKS = frozenset({"type", "legacy", "function"})
 
 
@@ -234,7 +237,8 @@ class ChatMessages:
         if own and message.extra:
             kept = message.extra.get(namespace, {})
             wire.update({name: kept[name] for name in REPLAYED_FIELDS if name in kept})
-        if len(wire) == 2 and wire["content"] is None:
+        if wire["content"] is None and not wire.keys() & _SAID:
+            # Reasoning alone is no message: what it led to was left out above.
             self.warnings["an empty assistant message was left out"] = None
             return
         self.out.append(wire)
