@@ -52,7 +52,6 @@ def turns(
     out = _copies(known)
     for at in range(start, len(messages)):
         if at == settled and at > start and wire is not None:
-            # Marks are set on blocks, and taken off: what is kept are blocks of its own.
             wire[NAMESPACE] = (at, _copies(out))
         message = messages[at]
         if message.role == "assistant":
@@ -73,12 +72,8 @@ def turns(
 
 
 def _copies(turns: Sequence[Turn]) -> list[Turn]:
-    return [{"role": turn["role"], "content": [_copy(block) for block in turn["content"]]} for turn in turns]
-
-
-def _copy(block: Block) -> Block:
-    inner = block.get("content")
-    return {**block, "content": [dict(item) for item in inner]} if isinstance(inner, list) else dict(block)
+    """Turns to which blocks can be added. Their blocks are shared with other requests."""
+    return [{"role": turn["role"], "content": list(turn["content"])} for turn in turns]
 
 
 def _append(out: list[Turn], role: str, blocks: list[Block]) -> None:

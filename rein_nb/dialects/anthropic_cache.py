@@ -21,6 +21,7 @@ def mark(body: dict[str, Any]) -> list[Block]:
     Those are the places where the next request of a conversation shares its prefix with this one. Blocks that carry a mark already are
     left alone. Returns the blocks that were marked, the most expendable first.
     """
+    _own_blocks(body)
     users = [turn["content"] for turn in body["messages"] if turn["role"] == "user"]
     system = body.get("system")
     places = [
@@ -47,6 +48,9 @@ def enforce(body: dict[str, Any], automatic: list[Block]) -> str | None:
     asked = len(marked) + (body.get("cache_control") is not None)
     if asked <= MAX_MARKS:
         return None
+    if not automatic:
+        _own_blocks(body)
+        marked = [block for block in _blocks(body) if block.get("cache_control") is not None]
     own = {id(block) for block in automatic}
     victims = automatic + [block for block in marked if id(block) not in own]
     for block in victims[: asked - MAX_MARKS]:
@@ -58,6 +62,16 @@ def enforce(body: dict[str, Any], automatic: list[Block]) -> str | None:
         f"{asked} cache marks were asked for and {MAX_MARKS} are allowed: {dropped_by_hand} of those set by hand were left out, "
         "the oldest in messages first"
     )
+
+
+def _own_blocks(body: dict[str, Any]) -> None:
+    """Give the body blocks of its own in its messages: other requests of the conversation hold the same ones."""
+    body["messages"] = [{**turn, "content": [_copy(block) for block in turn["content"]]} for turn in body["messages"]]
+
+
+def _copy(block: Block) -> Block:
+    inner = block.get("content")
+    return {**block, "content": [dict(item) for item in inner]} if isinstance(inner, list) else dict(block)
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[Block]:

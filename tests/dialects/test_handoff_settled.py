@@ -135,3 +135,20 @@ def test_no_more_conversations_than_a_few_are_remembered() -> None:
         sent(history, CLAUDE)
     assert len(handoff_settled._known) <= handoff_settled.MOST
     assert handoff_settled._known.keys() == handoff_settled._anchors.keys()
+
+
+def test_marks_that_are_taken_off_one_request_are_still_there_for_the_next() -> None:
+    mark = {"anthropic": {"cache_control": {"type": "ephemeral"}}}
+    history = long(8)
+    marked = [
+        message.model_copy(update={"parts": [part.model_copy(update={"extra": mark}) for part in message.parts]})
+        for message in history
+    ]
+    for end in range(3, len(marked) + 1, 2):
+        for options in (PLAIN, AUTO):
+            request = Request.make(marked[:end], options=options)
+            fresh = Request.make(strangers(marked[:end]), options=options)
+            encode = codec_for("anthropic").encode
+            known = encode(request, CLAUDE, stream=True)
+            again = encode(fresh, CLAUDE, stream=True)
+            assert (known.body, known.warnings) == (again.body, again.warnings)
