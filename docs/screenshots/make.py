@@ -1,8 +1,9 @@
 """Makes the screenshots of this folder: a full run, live and saved, and a comparison, in JupyterLab, light and dark.
 
-    python docs/screenshots/make.py
+    python docs/screenshots/make.py           # scripted runs: no model, no network
+    python docs/screenshots/make.py real      # the embedded model, one answer through two APIs
 
-Needs Chromium and JupyterLab. No model and no network: the runs are scripted.
+Needs Chromium and JupyterLab.
 """
 
 from __future__ import annotations
@@ -48,6 +49,20 @@ CELLS = (
     "%%agent -m first -m second --tools get_weather --session compare\nWhat is the weather in Paris, and how warm does it feel?",
 )
 
+REAL_SETUP = """
+%load_ext rein_nb
+from rein_nb import LLM, tool
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+LLM.named("local/smollm2-135m").chat("Hello", max_tokens=1)
+"""
+REAL_CELL = """%%agent -m local/smollm2-135m -m local-messages/smollm2-135m --tools add --tool-choice required --temperature 0 --max-tokens 60
+What is 21 plus 21?"""
+
 
 def shoot(page: Page, cell: int, name: str) -> None:
     node: Any = page.page.locator(".jp-Notebook .jp-Cell").nth(cell)
@@ -81,5 +96,17 @@ def main() -> None:
             page.close()
 
 
+def real() -> None:
+    """Make those of a real model."""
+    for theme, short in (("JupyterLab Light", "light"), ("JupyterLab Dark", "dark")):
+        with Lab(theme=theme) as lab:
+            page = lab.open(REAL_SETUP, REAL_CELL, height=1200)
+            page.command("application:toggle-left-area")
+            page.run(0)
+            page.run(1)
+            shoot(page, 1, f"real-{short}")
+            page.close()
+
+
 if __name__ == "__main__":
-    main()
+    real() if sys.argv[1:] == ["real"] else main()
