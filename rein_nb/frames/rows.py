@@ -9,7 +9,7 @@ from typing import Any
 from rein_nb.agent.events import Event
 from rein_nb.agent.result import AgentResult, ToolRun, Turn
 from rein_nb.frames.sources import RunSource, Sources, label_of
-from rein_nb.ir import Message, ToolCall, ToolResult
+from rein_nb.ir import Completion, Message, ToolCall, ToolResult
 
 
 @dataclass(slots=True)
@@ -29,6 +29,17 @@ class TurnRow:
     run_id: str
     turn: Turn
     message_index: int | None
+
+
+@dataclass(slots=True)
+class UsageRow:
+    """One model call of a turn; `answer` is False for those that gave no turn of their own."""
+
+    label: str
+    run_id: str
+    turn: int
+    completion: Completion
+    answer: bool
 
 
 @dataclass(slots=True)
@@ -93,6 +104,16 @@ def turn_rows(sources: Sources) -> Iterator[TurnRow]:
         }
         for turn in result.turns:
             yield TurnRow(label_of(source), result.run_id, turn, where.get(turn.number))
+
+
+def usage_rows(sources: Sources) -> Iterator[UsageRow]:
+    """One row a model call: a turn's attempts that were asked again, and its summaries, before its answer."""
+    for source in sources.runs_with_events():
+        result, label = source.result, label_of(source)
+        for turn in result.turns:
+            for other in turn.other_calls:
+                yield UsageRow(label, result.run_id, turn.number, other, answer=False)
+            yield UsageRow(label, result.run_id, turn.number, turn.completion, answer=True)
 
 
 def message_rows(sources: Sources) -> Iterator[MessageRow]:

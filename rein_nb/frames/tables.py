@@ -274,16 +274,19 @@ TOOL_CALLS = [
 ]
 
 
-def _used(row: r.TurnRow) -> Usage:
-    return row.turn.completion.usage
+def _used(row: r.UsageRow) -> Usage:
+    return row.completion.usage
 
 
 USAGE = [
     Column("run_id", "string", lambda row: row.run_id),
     Column("label", "string", lambda row: row.label),
-    Column("turn", "Int64", lambda row: row.turn.number),
-    Column("provider", "string", lambda row: row.turn.completion.provider),
-    Column("model", "string", lambda row: row.turn.completion.model),
+    Column("turn", "Int64", lambda row: row.turn),
+    Column(
+        "answer", "boolean", lambda row: row.answer, "False: asked again after a fault, or a summary of older turns"
+    ),
+    Column("provider", "string", lambda row: row.completion.provider),
+    Column("model", "string", lambda row: row.completion.model),
     *_usage_columns(_used),
     Column("uncached_input_tokens", "Int64", lambda row: _used(row).uncached_input_tokens, "tokens"),
     Column("total_tokens", "Int64", lambda row: _used(row).total_tokens, "tokens"),
@@ -376,7 +379,7 @@ TABLES: dict[str, tuple[list[Column], Callable[[Sources], Iterator[Any]]]] = {
     "messages": (MESSAGES, r.message_rows),
     "parts": (PARTS, r.part_rows),
     "tool_calls": (TOOL_CALLS, r.call_rows),
-    "usage": (USAGE, r.turn_rows),
+    "usage": (USAGE, r.usage_rows),
     "events": (EVENTS, r.event_rows),
 }
 KINDS: tuple[str, ...] = tuple(TABLES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ class Footer:
     Attributes
     ----------
     usage
-        Sum over the turns so far; None fields were not reported.
+        Sum over the calls so far; None fields were not reported.
+    turns, calls
+        How many turns, and how many model calls in them: attempts that were asked again and summaries too.
     first_token_s
         Seconds to the first content of the first turn.
     writing_s, written_tokens
@@ -31,14 +34,17 @@ class Footer:
     provider: str = ""
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
+    calls: int = 0
     first_token_s: float | None = None
     writing_s: float = 0.0
     written_tokens: int = 0
     duration_s: float | None = None
 
-    def add(self, completion: Completion) -> None:
-        """Take in one model call."""
-        self.usage = completion.usage if self.turns == 0 else self.usage + completion.usage
+    def add(self, completion: Completion, others: Sequence[Completion] = ()) -> None:
+        """Take in one turn's model call, and what the turn asked besides."""
+        for call in (*others, completion):
+            self.usage = call.usage if self.calls == 0 else self.usage + call.usage
+            self.calls += 1
         self.turns += 1
         timing = completion.timing
         if self.first_token_s is None:

@@ -416,7 +416,7 @@ def _notice(state: ViewState, event: ev.Notice) -> list[Op]:
 
 
 def _turn_end(state: ViewState, event: ev.TurnEnd) -> list[Op]:
-    state.footer.add(event.completion)
+    state.footer.add(event.completion, event.other_calls)
     return [*_cut(state), Op("footer")]
 
 

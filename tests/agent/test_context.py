@@ -193,6 +193,10 @@ async def test_the_usage_of_all_turns_adds_up_to_the_runs_whatever_was_asked_aga
     assert len(turn.other_calls) == 4
     added = sum((call.usage for call in turn.other_calls), turn.completion.usage)
     assert (added.input_tokens, added.output_tokens) == (result.usage.input_tokens, result.usage.output_tokens)
+    frame = result.to_frame("usage")
+    assert list(frame["answer"]) == [False] * 4 + [True]
+    assert frame["input_tokens"].sum() == result.usage.input_tokens == result.to_frame("runs")["input_tokens"].item()
+    assert saved.to_frame("usage")["input_tokens"].tolist() == frame["input_tokens"].tolist()
     assert [call.usage for call in saved.turns[0].other_calls] == [call.usage for call in turn.other_calls]
 
 
