@@ -289,6 +289,7 @@ class WireProvider:
         raise error
 
     async def _exchange(self, call: WireCall, target: Target, method: str = "POST") -> JSON:
+        await self.prepare()  # an import, or a local model's download, is not the server's silence
         limit_s = self.config.timeouts.first_byte_s
         try:
             async with asyncio.timeout(limit_s):

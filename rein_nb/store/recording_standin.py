@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
 from typing import Any, Protocol
 
 from rein_nb.dialects.base import Target, WireCall
@@ -66,7 +67,7 @@ class _StandIn:
 
 
 class _Take:
-    """One exchange while it is recorded."""
+    """One exchange while it is recorded, as a context manager. What the caller broke off is no answer, and is not kept."""
 
     def __init__(self, keeper: Keeper, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -88,13 +89,15 @@ class _Take:
                 self.whole = True
                 self._told = self.at(self._told)
 
-    def failed(self, exc: ProviderError) -> None:
-        """The provider raised."""
-        self.exchange.error, self.whole = exc.info, True
+    def __enter__(self) -> _Take:
+        return self
 
-    def done(self) -> None:
-        """Keep it. What the caller broke off is no answer, and is not kept."""
-        if self.whole:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(exc, ProviderError):
+            self.exchange.error = exc.info
+        if self.whole or exc is None or isinstance(exc, ProviderError):
             self.exchange.seconds = self.at(self._told)
             self._keeper.keep(self.exchange)
 
@@ -112,17 +115,10 @@ class _Wire(_StandIn):
             async for batch in self._play(found, target, call, tap):
                 yield batch
             return
-        take = self._begin(identity, stream=True)
-        try:
+        with self._begin(identity, stream=True) as take:
             async for batch in self._provider.stream(request, on_response=on_response, tap=_tap(take, tap)):
                 take.saw(batch)
                 yield batch
-            take.whole = True
-        except ProviderError as exc:
-            take.failed(exc)
-            raise
-        finally:
-            take.done()
 
     async def complete(
         self, request: Request, *, on_response: Any = None, tap: Callable[..., None] | None = None
@@ -132,18 +128,11 @@ class _Wire(_StandIn):
         found = self._keeper.find(identity, _lane())
         if found is not None:
             return await _in_one(self._play(found, target, call, tap))
-        take = self._begin(identity, stream=False)
-        try:
+        with self._begin(identity, stream=False) as take:
             deltas: Sequence[Delta] = await self._provider.complete(
                 request, on_response=on_response, tap=_tap(take, tap)
             )
             take.saw(deltas)
-            take.whole = True
-        except ProviderError as exc:
-            take.failed(exc)
-            raise
-        finally:
-            take.done()
         return deltas
 
     def _identity(self, request: Request, *, stream: bool) -> tuple[Target, WireCall, dict[str, Any]]:
@@ -191,34 +180,20 @@ class _Plain(_StandIn):
             async for batch in self._play(found):
                 yield batch
             return
-        take = self._begin(identity, stream=True)
         writer = DeltaWriter()
-        try:
+        with self._begin(identity, stream=True) as take:
             async for batch in self._provider.stream(request):
                 self._note(take, writer, batch)
                 yield batch
-            take.whole = True
-        except ProviderError as exc:
-            take.failed(exc)
-            raise
-        finally:
-            take.done()
 
     async def _complete(self, request: Request) -> Sequence[Delta]:
         identity = as_asked(self.name, request)
         found = self._keeper.find(identity, _lane())
         if found is not None:
             return await _in_one(self._play(found))
-        take = self._begin(identity, stream=False)
-        try:
+        with self._begin(identity, stream=False) as take:
             deltas: Sequence[Delta] = await self._provider.complete(request)
             self._note(take, DeltaWriter(), deltas)
-            take.whole = True
-        except ProviderError as exc:
-            take.failed(exc)
-            raise
-        finally:
-            take.done()
         return deltas
 
     @staticmethod
