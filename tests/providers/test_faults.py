@@ -289,6 +289,22 @@ async def test_a_list_of_models_that_does_not_come_ends_in_time(wire, hang, http
         await llm.aclose()
 
 
+async def test_a_slow_start_is_not_the_servers_silence(monkeypatch):
+    from rein_nb.providers.transport import Transport
+
+    make = Transport._make_once
+
+    async def slowly(self, endpoint):
+        await asyncio.sleep(0.4)
+        return await make(self, endpoint)
+
+    monkeypatch.setattr(Transport, "_make_once", slowly)
+    async with serve_recording(answer(200, '{"data": [{"id": "m"}]}')) as server:
+        llm = CHAT.llm(server, timeouts=Timeouts(first_byte_s=0.3))
+        assert [model["id"] for model in await llm.amodels()] == ["m"]
+        await llm.aclose()
+
+
 async def test_keep_alive_comments_reset_the_idle_clock():
     body = ": ping\n\n" * 6 + CHAT.stream
     async with serve_recording(answer(200, body), cuts="events", delay_s=0.06) as server:
