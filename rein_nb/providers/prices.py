@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from rein_nb.ir.usage import Usage
 
@@ -25,6 +25,11 @@ _DETAILS = {"web_search_requests": "web_searches"}
 
 _MAIN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _ZERO = Decimal(0)
+
+T = TypeVar("T")
+
+_Money: TypeAlias = tuple[Any, Any, Any]
+"""(total, input, output): US dollars as Decimals."""
 
 _TERMS = ("service_tier", "speed", "processing")
 """What the price list calls terms of a call, and providers in requests and answers too."""
@@ -92,8 +97,7 @@ def cost_usd(
     >>> cost_usd(Usage(input_tokens=10, output_tokens=1), provider="openai", model="no-such-model") is None
     True
     """
-    found = price(usage, provider=provider, model=model, at=at, terms=terms)
-    return found.cost_usd if found is not None else None
+    return _looked_up(_cost, usage, provider, model, at, terms)
 
 
 def price(
@@ -105,10 +109,21 @@ def price(
     terms: Mapping[str, str] | None = None,
 ) -> Price | None:
     """As `cost_usd`, with what the cost is made of and where the price comes from."""
+    return _looked_up(_price, usage, provider, model, at, terms)
+
+
+def _looked_up(
+    look_up: Callable[[Usage, str | None, str, datetime, Mapping[str, str]], T | None],
+    usage: Usage,
+    provider: str | None,
+    model: str | None,
+    at: datetime | None,
+    terms: Mapping[str, str] | None,
+) -> T | None:
     if not model or usage.input_tokens is None or usage.output_tokens is None:
         return None
     try:
-        return _price(usage, provider, model, at or datetime.now(tz=UTC), terms)
+        return look_up(usage, provider, model, at or datetime.now(tz=UTC), terms or {})
     except Exception:
         # The price list is other people's data and code: whatever is wrong with it, an answer must not be lost over it.
         _log.debug("no price for %s/%s", provider, model, exc_info=True)
@@ -171,23 +186,39 @@ def find_model(model: str, *, provider: str | None = None) -> Any:
         return None
 
 
-def _price(
-    usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str] | None
-) -> Price | None:
+def _cost(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str]) -> float | None:
+    # A call's way: without the names and the date that go with a `Price`.
+    found = _found(usage, provider, model, at, terms)
+    if found is None or isinstance(found, Price):
+        return found.cost_usd if found is not None else None
+    return float(found[1][0])
+
+
+def _price(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str]) -> Price | None:
+    found = _found(usage, provider, model, at, terms)
+    if found is None or isinstance(found, Price):
+        return found
+    rates, money = found
+    return _as_price(*money, rates.model, rates.provider, at, rates.updated)
+
+
+def _found(
+    usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str]
+) -> Price | tuple[_Rates, _Money] | None:
     price_id = _price_id(provider)
     if price_id is None:
         return None
     snapshot = _snapshot(price_id)
     counts = _counts(usage)
-    rates = _rates(snapshot, price_id, model, at, terms or {})
+    rates = _rates(snapshot, price_id, model, at, terms)
     money = rates.money(counts) if rates is not None else None
     if rates is None or money is None:
         return _calculated(snapshot, price_id, model, counts, at, terms)
-    return _as_price(*money, rates.model, rates.provider, at, rates.updated)
+    return rates, money
 
 
 def _calculated(
-    snapshot: Any, price_id: str, model: str, counts: dict[str, int], at: datetime, terms: Mapping[str, str] | None
+    snapshot: Any, price_id: str, model: str, counts: dict[str, int], at: datetime, terms: Mapping[str, str]
 ) -> Price | None:
     """By the package's own calculation, which knows every unit, tier and term."""
     from genai_prices import Usage as GenaiUsage
@@ -236,7 +267,7 @@ class _Rates:
     elsewhere: frozenset[str]
     """Counts that are priced by themselves too: a response that has any needs the package's own calculation."""
 
-    def money(self, counts: Mapping[str, int]) -> tuple[Any, Any, Any] | None:
+    def money(self, counts: Mapping[str, int]) -> _Money | None:
         """(total, input, output) in US dollars as Decimals; None where four products do not do."""
         if any(counts.get(name) for name in counts.keys() & self.elsewhere):
             return None

@@ -294,9 +294,19 @@ async def _sent(http: Any, request: Any) -> Response:
 _closing: set[asyncio.Task[None]] = set()
 
 
-async def close_response(response: Response) -> None:
-    """Close a response, once, also while this task is being cancelled, and without waiting long for a dead connection."""
+async def close_response(response: Response, *, whole: bool = False) -> None:
+    """Close a response, once, also while this task is being cancelled, and without waiting long for a dead connection.
+
+    Parameters
+    ----------
+    whole
+        Its body was read to the end: the connection goes back to the pool, which nothing has to be waited for.
+    """
     if response.is_closed:
+        return
+    if whole:
+        with contextlib.suppress(Exception):  # as in `_closed`
+            await response.aclose()
         return
     task = asyncio.get_running_loop().create_task(response.aclose())
     _closing.add(task)

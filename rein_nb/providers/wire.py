@@ -155,6 +155,7 @@ class WireProvider:
         codec = codec_for(target.dialect)
         response = await self._open(call, target)
         chunks: Any = None
+        deltas: Any = None
         error: Exception | None = None
         try:
             headers = _started(response, on_response)
@@ -168,7 +169,10 @@ class WireProvider:
         except Exception as exc:
             error = self._understood(exc, "body", target)
         finally:
-            await close_response(response)
+            if deltas is not None:
+                await deltas.aclose()  # left to the garbage collector, it would be closed by a task of its own
+            # A generator without a frame has come to its end: the whole body was read.
+            await close_response(response, whole=chunks is not None and getattr(chunks, "ag_frame", chunks) is None)
             if chunks is not None:
                 await chunks.aclose()
         if error is not None:
@@ -351,9 +355,9 @@ def _started(response: Response, on_response: OnResponse | None) -> Mapping[str,
 def _opening(call: WireCall, headers: Mapping[str, str]) -> list[Delta]:
     """What is known before the answer's first byte: warnings, and the headers worth keeping."""
     kept = {
-        name: headers[name]
-        for name in map(str.lower, headers)
-        if name in _KEPT_HEADERS or "ratelimit" in name or "rate-limit" in name
+        lower: value
+        for name, value in headers.items()
+        if (lower := name.lower()) in _KEPT_HEADERS or "ratelimit" in lower or "rate-limit" in lower
     }
     out: list[Delta] = [Warn(text) for text in call.warnings]
     if kept:

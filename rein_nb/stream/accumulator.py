@@ -64,7 +64,7 @@ _NONE: Events = ()
 class _Slot:
     """One part while it grows."""
 
-    __slots__ = ("closed", "hidden", "index", "items", "key", "kind", "opened")
+    __slots__ = ("built", "closed", "hidden", "index", "items", "key", "kind", "opened")
 
     def __init__(self, kind: str, key: Hashable, index: int, hidden: bool) -> None:
         self.kind = kind
@@ -74,6 +74,7 @@ class _Slot:
         self.items: list[Any] = []
         self.opened = False
         self.closed = False
+        self.built: tuple[int, Any] = (-1, None)
 
 
 class _Recorded:
@@ -557,6 +558,14 @@ class Accumulator:
         return clean_text("".join(pieces))
 
     def _part(self, slot: _Slot, n: int) -> Any:
+        if slot.built[0] == n:
+            return slot.built[1]
+        part = self._new_part(slot, n)
+        if slot.closed:
+            slot.built = (n, part)  # said when the part is done, and in the message
+        return part
+
+    def _new_part(self, slot: _Slot, n: int) -> Any:
         text = self._text(slot, n)
         others = [item for item in slot.items[:n] if type(item) is not str and type(item) is not d.Settle]
         extra: Extra = {}
