@@ -1,14 +1,16 @@
 """What a call costs, by the `genai-prices` price list that is installed. No network; an unknown price is None, never 0.
 
 The list is one Python literal of 1.6 MB, which takes about half a second to build: more than some SDKs take to load. It is
-a sequence of providers, so only the one that is asked for is built here, from the same file; where the file does not look as expected, or
-the user keeps prices up to date with ``genai_prices.UpdatePrices``, the package's own list is used.
+a sequence of providers with their models, so only the one provider and those of its models that the name can mean are built here, from the
+same file; where the file does not look as expected, or the user keeps prices up to date with ``genai_prices.UpdatePrices``, the package's
+own list is used.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,6 +44,25 @@ _NO_TERM = frozenset({"", "auto", "standard", "standard_only"})
 
 _PROVIDER = "\n    Provider(\n"
 """How a provider begins in the list's file."""
+
+_MODELS = "\n        models=["
+"""How a provider's models begin there."""
+
+_MODEL = "\n            ModelInfo(\n"
+"""How a model begins there."""
+
+_MATCH = re.compile(r"\n                match=(.*?)\n                [a-z_]+=", re.DOTALL)
+"""What a model's names look like there, up to its next field."""
+
+_CLAUSES = re.compile(r"Clause\w+")
+_COMPARED = re.compile(r"(\w+)='((?:[^'\\]|\\.)*)'")
+"""What a clause compares with, and how."""
+
+_KNOWN_CLAUSES = frozenset(
+    {"ClauseStartsWith", "ClauseEndsWith", "ClauseContains", "ClauseEquals", "ClauseRegex", "ClauseOr", "ClauseAnd"}
+)
+
+_COMPACT_DATE = re.compile(r"(\d{4})(\d{2})(\d{2})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +182,12 @@ def terms_of(
     return terms
 
 
-def warm(provider: str | None) -> None:
-    """Load a provider's prices now, so that the first answer does not wait for them. For a worker thread. Never raises."""
+def warm(provider: str | None, model: str) -> None:
+    """Load a model's prices now, so that the first answer does not wait for them. For a worker thread. Never raises."""
     try:
         price_id = _price_id(provider)
         if price_id is not None:
-            _snapshot(price_id)
+            _snapshot(price_id, model)
     except Exception:
         _log.debug("the price list cannot be loaded", exc_info=True)
 
@@ -177,7 +198,7 @@ def find_model(model: str, *, provider: str | None = None) -> Any:
         price_id = _price_id(provider)
         if provider is not None and price_id is None:
             return None
-        snapshot = _snapshot(price_id)
+        snapshot = _snapshot(price_id, model)
         return snapshot.find_provider_model(model, None, price_id, None)[1]
     except LookupError:
         return None
@@ -208,7 +229,7 @@ def _found(
     price_id = _price_id(provider)
     if price_id is None:
         return None
-    snapshot = _snapshot(price_id)
+    snapshot = _snapshot(price_id, model)
     counts = _counts(usage)
     rates = _rates(snapshot, price_id, model, at, terms)
     money = rates.money(counts) if rates is not None else None
@@ -306,7 +327,7 @@ _rates_of: dict[tuple[int, str, str, date, frozenset[tuple[str, str]]], _Rates |
 def _rates(snapshot: Any, price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
     key = (id(snapshot), price_id, model, at.date(), frozenset(terms.items()))
     if key not in _rates_of:
-        if len(_rates_of) > 1000:
+        if len(_rates_of) > _KEPT:
             _rates_of.clear()
         _rates_of[key] = _make_rates(snapshot, price_id, model, at, terms)
     return _rates_of[key]
@@ -363,12 +384,15 @@ def _counts(usage: Usage) -> dict[str, int]:
     return counts
 
 
+_KEPT = 1000
+"""Models whose prices are kept at hand."""
+
 _lock = threading.RLock()
-_snapshots: dict[str, Any] = {}
+_snapshots: dict[tuple[str, str], Any] = {}
 
 
-def _snapshot(price_id: str | None) -> Any:
-    """A price list that has at least this provider."""
+def _snapshot(price_id: str | None, model: str) -> Any:
+    """A price list that has at least what this provider's name of a model can mean."""
     import sys
 
     from genai_prices import data_snapshot
@@ -376,50 +400,91 @@ def _snapshot(price_id: str | None) -> Any:
     whole = getattr(data_snapshot, "_custom_snapshot", None) is not None or "genai_prices.data" in sys.modules
     if whole or price_id is None:
         return data_snapshot.get_snapshot()
+    key = (price_id, model)
     with _lock:
-        if price_id not in _snapshots:
-            providers = _some_providers(price_id)
+        if key not in _snapshots:
+            providers = _some_providers(price_id, model)
             if providers is None:
                 return data_snapshot.get_snapshot()
-            _snapshots[price_id] = data_snapshot.DataSnapshot(providers=providers, from_auto_update=False)
-        return _snapshots[price_id]
+            if len(_snapshots) > _KEPT:
+                _snapshots.clear()
+                _rates_of.clear()  # its keys are the snapshots' identities
+            _snapshots[key] = data_snapshot.DataSnapshot(providers=providers, from_auto_update=False)
+        return _snapshots[key]
 
 
-def _some_providers(price_id: str) -> list[Any] | None:
+def _some_providers(price_id: str, model: str) -> list[Any] | None:
     """One provider of the installed list (none, where it has no such) and those whose prices it falls back to.
 
-    None when the file is not as expected.
+    Of their models, those that `model` can mean, in their order. None when the file is not as expected.
     """
     import datetime as datetime_module
-    from pathlib import Path
 
     from genai_prices import types
-
-    path = Path(str(types.__file__)).with_name("data.py")
-    text = path.read_text(encoding="utf-8")
-    if _PROVIDER not in text:
-        return None
-
-    def section(name: str) -> str | None:
-        start = text.find(f"{_PROVIDER}        id={name!r}")
-        if start < 0:
-            return None
-        end = text.find(_PROVIDER, start + 1)
-        return text[start : end if end >= 0 else text.rindex("\n]")]
 
     names = {name: getattr(types, name) for name in types.__all__}
     names.update(datetime=datetime_module, Decimal=Decimal)
 
-    def build(source: str) -> Any:
+    def build(section: str) -> Any:
         # The installed package's own literal, evaluated as importing it would.
-        return eval(compile(f"({source.strip().rstrip(',')})", str(path), "eval"), names)  # noqa: S307
+        source = _with_models_named(section, model.lower()).strip().rstrip(",")
+        return eval(compile(f"({source})", "genai_prices/data.py", "eval"), names)  # noqa: S307
 
-    found = section(price_id)
+    found = _section(price_id)
     if found is None:
+        return None
+    if not found:
         return []
     try:
         provider = build(found)
-        others = map(section, provider.fallback_model_providers or ())
-        return [provider, *(build(other) for other in others if other is not None)]
-    except (SyntaxError, NameError, TypeError):
+        others = map(_section, provider.fallback_model_providers or ())
+        return [provider, *(build(other) for other in others if other)]
+    except (SyntaxError, NameError, TypeError, ValueError):
         return None
+
+
+@functools.lru_cache(maxsize=32)
+def _section(price_id: str) -> str | None:
+    """A provider's text in the installed list; empty where it has no such, None when the file is not as expected."""
+    from pathlib import Path
+
+    from genai_prices import types
+
+    data = Path(str(types.__file__)).with_name("data.py").read_bytes()
+    begins = _PROVIDER.encode()
+    if begins not in data:
+        return None
+    start = data.find(begins + f"        id={price_id!r}".encode())
+    if start < 0:
+        return ""
+    end = data.find(begins, start + 1)
+    return data[start : end if end >= 0 else data.rindex(b"\n]")].decode()
+
+
+def _with_models_named(section: str, name: str) -> str:
+    """A provider's text without the models that `name` cannot mean."""
+    head, models, rest = section.partition(_MODELS)
+    items, end, tail = rest.rpartition("\n        ],")
+    first, *texts = items.split(_MODEL)
+    if not models or not end or first:
+        return section
+    # The list's own search writes a date with dashes too.
+    forms = {name, _COMPACT_DATE.sub(r"\1-\2-\3", name)}
+    return "".join([head, models, *(_MODEL + text for text in texts if _can_mean(text, forms)), end, tail])
+
+
+def _can_mean(text: str, forms: set[str]) -> bool:
+    """Whether a model's text has a clause that can hold for one of these names; yes, where it has clauses of unknown kinds."""
+    match = _MATCH.search(text)
+    if match is None:
+        return True
+    if not _KNOWN_CLAUSES.issuperset(_CLAUSES.findall(match[1])) or '"' in match[1]:
+        return True
+    for field, value in _COMPARED.findall(match[1]):
+        if field == "regex":
+            pattern = value.replace("\\\\", "\\")  # as written in a literal
+            if any(re.search(pattern, form, re.IGNORECASE) for form in forms):
+                return True
+        elif any(value.lower() in form for form in forms):
+            return True
+    return False

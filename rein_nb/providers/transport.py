@@ -400,7 +400,7 @@ def _make_client(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
         logging.getLogger(name).addFilter(_no_secrets)
     with _import_lock, _without_collections():
         client = _MAKERS[spec.sdk](endpoint, config, spec)
-        prices.warm(spec.name)
+        prices.warm(spec.name, config.model)
     return client
 
 

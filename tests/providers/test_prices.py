@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -230,10 +231,29 @@ def test_the_price_list_knows_every_provider_that_claims_to_have_prices():
 
 @pytest.mark.parametrize("price_id", sorted({preset.price_id for preset in PRESETS if preset.price_id}))
 def test_one_provider_read_alone_is_as_in_the_whole_list(price_id):
-    whole = {provider.id: provider for provider in data_snapshot.get_snapshot().providers}
-    part = prices._some_providers(price_id)
-    assert part[0] == whole[price_id]
-    assert [provider.id for provider in part[1:]] == list(whole[price_id].fallback_model_providers or ())
+    snapshot = data_snapshot.get_snapshot()
+    whole = {provider.id: provider for provider in snapshot.providers}
+    fallbacks = list(whole[price_id].fallback_model_providers or ())
+    offered = [model for name in (price_id, *fallbacks) for model in whole[name].models]
+    for model in offered[:: len(offered) // 12 + 1]:
+        for name in (model.id, model.id.upper(), f"{model.id}-20261130", f"{model.id}-2026-11-30", f"{model.id}-x"):
+            part = prices._some_providers(price_id, name)
+            assert [provider.id for provider in part] == [price_id, *fallbacks]
+            for got in part:
+                assert got == replace(whole[got.id], models=got.models)
+                # No more models than needed would make reading them alone pointless.
+                assert len(got.models) <= max(20, len(whole[got.id].models) // 3)
+            found = part[0].find_model(name, all_providers=part)
+            assert found == whole[price_id].find_model(name, all_providers=snapshot.providers), name
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    ["ClauseNot(equals='gpt-4o')", "ClauseOr(or_=[ClauseEquals(equals='x'), ClauseNew(new=1)])"],
+)
+def test_a_model_whose_clauses_are_of_a_kind_not_known_is_kept(clauses):
+    text = f"                id='a',\n                match={clauses},\n                name='A',"
+    assert prices._can_mean(text, {"gpt-4.1"})
 
 
 def test_prices_load_without_the_whole_list():
@@ -246,9 +266,9 @@ def test_prices_load_without_the_whole_list():
 
 
 def test_an_unreadable_price_list_is_an_unknown_price(monkeypatch):
-    monkeypatch.setattr(prices, "_snapshot", lambda price_id: 1 / 0)
+    monkeypatch.setattr(prices, "_snapshot", lambda price_id, model: 1 / 0)
     assert cost_usd(Usage(input_tokens=1, output_tokens=1), provider="openai", model="gpt-4o") is None
-    prices.warm("openai")
+    prices.warm("openai", "gpt-4o")
 
 
 def test_a_list_the_user_keeps_up_to_date_is_used(monkeypatch):
