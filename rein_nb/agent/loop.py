@@ -103,8 +103,8 @@ async def _turn(run: RunState) -> None:
         completion=completion,
         tools=tools,
         other_calls=run.other_calls,
-        started_at=started_at,
-        duration_s=run.clock.elapsed() - begun,
+        started_at=run.clock.told(started_at),
+        duration_s=run.clock.told(run.clock.elapsed() - begun),
     )
     run.turns.append(turn)
     if run.listening:

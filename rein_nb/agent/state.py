@@ -327,8 +327,8 @@ class RunState:
                 stop_reason=reason,
                 output=output,
                 error=self.error if reason == "error" else None,
-                started_at=self.clock.started_at or None,
-                duration_s=self.clock.elapsed() if self.clock.started_at else None,
+                started_at=self.clock.told(self.clock.started_at or None),
+                duration_s=self.clock.told(self.clock.elapsed()) if self.clock.started_at else None,
             )
         return self.result
 

@@ -276,6 +276,6 @@ def _failed(label: str, messages: list[Message], exc: Exception, started_at: flo
         messages=messages,
         stop_reason="error",
         error=error,
-        started_at=started_at,
-        duration_s=clock.now() - started_at,
+        started_at=clock.measured(started_at),
+        duration_s=clock.measured(clock.now() - started_at),
     )

@@ -5,18 +5,37 @@ it is for, time begins when the recording was made and passes only by what the r
 byte, however fast it is played and whatever runs at the same time: no clock is shared by runs, and no counter by what differs.
 
 A model call tells its own time by `rein_nb.ir.deltas.Elapsed`; what is here is for what is made of calls.
+
+With ``REIN_NB_STEADY=1`` in the environment a real run measures nothing: its times are unknown and its ids hashes too, so that a model that
+answers the same each time gives the same result each time, and the outputs saved in a notebook change when something else did.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+STEADY_VARIABLE = "REIN_NB_STEADY"
+"""Environment variable: ``1`` for results without the machine's times."""
+
+
+def steady() -> bool:
+    """Whether results are to have no times of the machine."""
+    return os.environ.get(STEADY_VARIABLE, "0") not in ("", "0")
+
+
+def measured(value: T) -> T | None:
+    """A time that was measured, for a result; None where results have none."""
+    return None if steady() else value
 
 
 class Call(Protocol):
@@ -74,6 +93,10 @@ class RunClock:
         """Seconds since the run began; 0.0 before."""
         return time.perf_counter() - self._begun if self._begun else 0.0
 
+    def told(self, value: T) -> T | None:
+        """A time by this clock, for a result; None where results have none."""
+        return measured(value)
+
     def follow(self, call: Call) -> None:
         """A model call began."""
 
@@ -100,6 +123,10 @@ class ReplayedClock(RunClock):
 
     def _now(self) -> float:
         return self.started_at + self.elapsed()
+
+    def told(self, value: T) -> T | None:
+        """A recorded time is the same each time."""
+        return value
 
     def elapsed(self) -> float:
         """Recorded seconds since the run began."""
@@ -169,6 +196,7 @@ class Source:
 
 _running: ContextVar[RunClock | None] = ContextVar("rein_nb_run_clock", default=None)
 _sources: list[Source] = []
+_steady_ids = Source("steady", None)
 _lock = threading.Lock()
 
 
@@ -207,7 +235,7 @@ def for_run(
     """
     source = _source(provider, owner)
     if source is None:
-        return RunClock(uuid.uuid4().hex, None, owner)
+        return RunClock(_steady_ids.new_id("run", *what()) if steady() else uuid.uuid4().hex, None, owner)
     told = what()
     lane = source.lane(told)
     if source.started_at is None:
@@ -237,13 +265,14 @@ class Stopwatch:
     Attributes
     ----------
     started_at
-        Unix time of the start, seconds.
+        Unix time of the start, seconds; None when results have no times.
     """
 
     def __init__(self) -> None:
         running = _running.get()
-        self.started_at = now()
-        self._begun = time.perf_counter() if running is None or not running.replayed else None
+        replayed = running is not None and running.replayed
+        self.started_at = now() if replayed else measured(now())
+        self._begun = None if replayed else measured(time.perf_counter())
 
     def seconds(self) -> float | None:
         """Since the start; None when not known."""
@@ -260,5 +289,5 @@ def new_id(*what: Any) -> str:
     """
     source = _source()
     if source is None or source.started_at is None:
-        return uuid.uuid4().hex
+        return _steady_ids.new_id(*what) if steady() else uuid.uuid4().hex
     return source.new_id(*what)

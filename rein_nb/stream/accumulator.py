@@ -29,6 +29,7 @@ from typing import Any
 
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import Extra, clean_text, merge_extra
+from rein_nb.ir.clock import steady
 from rein_nb.ir.completion import Completion, Timing
 from rein_nb.ir.errors import ErrorInfo
 from rein_nb.ir.events import (
@@ -623,6 +624,8 @@ class Accumulator:
         )
 
     def _timing(self) -> Timing:
+        if self._recorded is None and steady():
+            return Timing(retries=self._retries)
         times = self._times
         gaps = sorted(b - a for a, b in pairwise(times))
         return Timing(

@@ -62,8 +62,8 @@ async def _answered(
         completion = Completion(message=Message(role="assistant", content=""), error=error, finish_reason="error")
     error = error or completion.error
     timer.settle(completion.timing.total_s)
-    duration = timer.elapsed()
-    turn = Turn(number=1, completion=completion, started_at=timer.started_at, duration_s=duration)
+    started_at, duration = timer.told(timer.started_at), timer.told(timer.elapsed())
+    turn = Turn(number=1, completion=completion, started_at=started_at, duration_s=duration)
     return AgentResult(
         run_id=timer.run_id,
         model=completion.model or llm.model,
@@ -77,7 +77,7 @@ async def _answered(
         stop_reason="error" if error is not None else _STOP.get(completion.finish_reason, "completed"),
         output=completion.text,
         error=error,
-        started_at=timer.started_at,
+        started_at=started_at,
         duration_s=duration,
     )
 
@@ -107,6 +107,6 @@ def failed(work: Work, messages: list[Message], exc: BaseException, started_at: 
         messages=messages,
         stop_reason="error",
         error=error,
-        started_at=started_at,
-        duration_s=clock.now() - started_at,
+        started_at=clock.measured(started_at),
+        duration_s=clock.measured(clock.now() - started_at),
     )

@@ -33,7 +33,14 @@ def _settings(xllamacpp: Any, config: dict[str, Any]) -> Any:
     params.model_alias = config["alias"] if isinstance(params.model_alias, str) else {config["alias"]}
     if config["template"] is not None:
         params.chat_template = config["template"]
-    optional = {"verbosity": 1, "cache_ram_mib": 256, "endpoint_slots": False, "webui": False, "ui": False}
+    optional = {
+        "cache_prompt": config["cached_prompts"],
+        "verbosity": 1,
+        "cache_ram_mib": 256,
+        "endpoint_slots": False,
+        "webui": False,
+        "ui": False,
+    }
     for name, value in optional.items():
         # Names differ from release to release of the runtime; none of these decides whether it works.
         if hasattr(params, name):

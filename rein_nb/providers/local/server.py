@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.dialects.base import Capabilities, Quirks
-from rein_nb.ir import ErrorInfo, InvalidRequest
+from rein_nb.ir import ErrorInfo, InvalidRequest, clock
 from rein_nb.providers.local.catalog import LocalModel, find_model
 from rein_nb.providers.local.quirks import CAPABILITIES, HEADERS, QUIRKS
 from rein_nb.providers.local.weights import LocalSetupError, ProgressSink, fetch, show_progress, weights_file
@@ -87,6 +87,7 @@ class EmbeddedServer:
         settings = {
             "gguf": str(weights), "alias": model.name, "api_key": api_key, "parent": os.getpid(), "slots": SLOTS,
             "context_tokens": model.context_tokens, "threads": _threads(), "template": model.template_text(),
+            "cached_prompts": not clock.steady(),
         }  # fmt: skip
         try:
             root = self._start(settings)
