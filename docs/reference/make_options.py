@@ -1,4 +1,4 @@
-"""Writes `options.md`: the provider table and the option table, from the registry and from what the codecs really encode.
+"""Writes `options.md`: the provider tables and the option table, from the registry, from what the codecs really encode and from what was played.
 
 ``python docs/reference/make_options.py`` writes the file; ``--check`` only says whether it is up to date.
 """
@@ -20,6 +20,8 @@ from rein_nb.providers.presets import PRESETS
 from rein_nb.providers.spec import DIALECTS, ProviderSpec, find_spec
 
 PAGE = Path(__file__).with_name("options.md")
+PLAYED = Path(__file__).with_name("conformance.json")
+"""Written by ``python -m tests.conformance wire --save``."""
 
 COLUMNS = {
     "openai-chat": "openai-chat",
@@ -157,6 +159,17 @@ def provider_rows() -> list[list[str]]:
     return rows
 
 
+def played_rows() -> list[list[str]]:
+    """One row a vendor whose recorded answers were played, and one for all."""
+    rows = json.loads(PLAYED.read_text(encoding="utf-8"))
+    counts = ("streamed", "whole", "errors", "right")
+    found = [
+        [row["vendor"], ", ".join(f"`{name}`" for name in row["dialects"]), *(str(row[name]) for name in counts), ", ".join(row["holds"])]
+        for row in rows
+    ]  # fmt: skip
+    return [*found, ["all", "", *(str(sum(row[name] for row in rows)) for name in counts), ""]]
+
+
 def family_rows() -> list[list[str]]:
     """One row a model family; an empty cell where nothing is known."""
 
@@ -199,13 +212,16 @@ def page() -> str:
     providers = table(
         ["provider", "dialect", "where", "key variables", "needs a key", "base URL variables"], provider_rows()
     )
+    played = table(
+        ["from", "dialects", "streamed", "in one piece", "errors", "came out right", "what they held"], played_rows()
+    )
     families = table(
         ["model begins with", "window", "most output", "reads", "tools", "schema", "refuses", "reasoning efforts"], family_rows()
     )  # fmt: skip
     return f"""# Providers and options
 
-This page is written by `python docs/reference/make_options.py` from the registry of providers and from what each codec encodes. A test fails when it is out
-of date.
+This page is written by `python docs/reference/make_options.py` from the registry of providers, from what each codec encodes, and from what the conformance run
+played. A test fails when it is out of date.
 
 ## What becomes of each option
 
@@ -220,8 +236,15 @@ as well. How a server departs from its dialect (`max_tokens` or `max_completion_
 above stands for {", ".join(f"`{name}`" for name in COLUMNS.values())}, in this order. What a provider has and no option names goes into
 `extensions={{"provider": {{...}}}}`, which is merged into the body.
 
-How far each dialect was tested (recorded answers of real servers, replayed; every option on the wire; hand-off between each two) stands in
-[conformance](../conformance.md#measured-figures), with the commands.
+## What was played of each provider
+
+Public recordings of real servers' answers, sent again by a loopback server, read through the SDK's client, the decoder and the accumulator, and compared with what
+the raw JSON says (`python -m tests.conformance wire --save`). *Came out right* means one terminal event, no exception, and every part that was sent in the
+completion, or the error as a typed one. What no recording held is missing in the last column, and was not tested against that server.
+
+{played}
+
+The other figures (options on the wire, cuts, hand-off between each two dialects) stand in [conformance](../conformance.md#measured-figures), with their commands.
 
 ## What is known of models
 

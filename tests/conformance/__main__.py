@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks import accumulator, calls, concurrency, first_request, imports, memory, stream
+from tests.conformance import matrix
 from tests.conformance.cancelling import cancel_latency_ms
 from tests.conformance.corpus import cases
 from tests.conformance.real_path import cut_case, stream_case, whole_case
@@ -28,11 +29,11 @@ def _row(name: str, value: float, limit: float, form: str = "{:.3f}") -> Row:
     return name, form.format(value), f"<= {limit:g}", value <= limit
 
 
-def wire() -> list[Row]:
+def wire(*, save: bool = False) -> list[Row]:
     """Recorded answers through the real path."""
 
-    async def run() -> tuple[int, list[str]]:
-        count, wrong = 0, []
+    async def run() -> tuple[int, dict[str, str]]:
+        count, wrong = 0, {}
         for case in cases():
             count += 1
             for problem in (
@@ -40,12 +41,15 @@ def wire() -> list[Row]:
                 await whole_case(case) if not case.streamed else None,
             ):
                 if problem:
-                    wrong.append(f"{case.name}: {problem}")
+                    wrong[case.name] = problem
         return count, wrong
 
     count, wrong = asyncio.run(run())
-    for line in wrong:
-        print("  ", line)
+    for name, problem in wrong.items():
+        print(f"   {name}: {problem}")
+    if save and not wrong:
+        matrix.save(matrix.matrix(cases()))
+        print(f"   saved {matrix.FILE.name}")
     return [
         (
             "recorded answers through the real path, all present, one terminal event",
@@ -152,10 +156,12 @@ SECTIONS: dict[str, Callable[[], list[Row]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("section", nargs="*", choices=[*SECTIONS, []], help="all by default")
+    parser.add_argument("--save", action="store_true", help="keep what `wire` played for the documentation")
+    given = parser.parse_args()
     rows: list[Row] = []
-    for name in parser.parse_args().section or SECTIONS:
+    for name in given.section or SECTIONS:
         print(f"== {name}")
-        rows += SECTIONS[name]()
+        rows += wire(save=given.save) if name == "wire" else SECTIONS[name]()
     print()
     for what, value, limit, good in rows:
         print(f"{'ok  ' if good else 'MISS'}  {what}: {value}  (must be {limit})")

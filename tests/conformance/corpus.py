@@ -42,6 +42,7 @@ class Case:
     model: str
     asked: Any
     response: dict[str, Any] = field(repr=False)
+    vendor: str = ""
 
     @property
     def ok(self) -> bool:
@@ -118,6 +119,7 @@ def cases(*folders: str) -> Iterator[Case]:
                 model=str(model),
                 asked=asked,
                 response=exchange["response"],
+                vendor=recording["provider"].partition(".")[0],  # for hosts, what is the same in all regions
             )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tests.conformance import matrix
 from tests.conformance.corpus import FOLDERS, cases
 from tests.conformance.real_path import cut_case, stream_case, whole_case
 
@@ -38,3 +40,9 @@ async def test_a_stream_cut_or_cancelled_between_events_ends_once_and_keeps_what
             step = max(1, len(prefixes) // SAMPLED_PREFIXES)
             problems += await cut_case(case, prefixes[step // 2 :: step][:SAMPLED_PREFIXES])
     assert problems == []
+
+
+def test_the_documented_matrix_is_what_is_played(shared: Path) -> None:
+    saved = json.loads(matrix.FILE.read_text(encoding="utf-8"))
+    assert saved == matrix.matrix(cases()), "run `python -m tests.conformance wire --save`"
+    assert sum(row["right"] for row in saved) > 500
