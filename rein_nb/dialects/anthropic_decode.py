@@ -13,14 +13,15 @@ in: the first one's blocks are void, so that a half-streamed call is never run a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rein_nb.dialects.anthropic_usage import merge_usage, usage_of
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.errors import error_info, is_error_body
-from rein_nb.ir import Citation, ErrorInfo, FinishReason
+from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder, as_dict, as_list, as_text
+from rein_nb.ir import Citation, FinishReason
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import JSON, loads
 from rein_nb.ir.deltas import Text
@@ -50,9 +51,6 @@ _THINKING_FIELDS = frozenset({"type", "thinking", "signature"})
 _REDACTED_FIELDS = frozenset({"type", "data"})
 _CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 
-Deltas = Sequence[d.Delta]
-_NONE: Deltas = ()
-
 
 @dataclass(slots=True)
 class _Block:
@@ -66,12 +64,11 @@ class _Block:
     closed: bool = False
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(NamedEventsDecoder):
     """Turns the events of one streamed message into deltas. Never raises on what a server sent."""
 
     def __init__(self, target: Target, call: WireCall | None = None) -> None:
-        self._target = target
-        self._names = call.tool_names if call is not None else {}
+        super().__init__(target, call)
         self._blocks: dict[int, _Block] = {}
         self._texts: dict[int, d.PartKey] = {}
         self._keys: set[d.PartKey] = set()
@@ -79,8 +76,6 @@ class AnthropicDecoder:
         self._started = False
         self._message_id: str | None = None
         self._stop: str | None = None
-        self._unread: str | None = None
-        self._ended = False
 
     def feed(self, data: JSON, event: str | None = None) -> Deltas:
         """Deltas for one event."""
@@ -99,7 +94,7 @@ class AnthropicDecoder:
     def close(self) -> Deltas:
         """The bytes ended without ``message_stop``."""
         if self._ended or self._stop is None:
-            return _NONE
+            return NONE
         return [d.Warn(f"the stop reason {self._stop!r} had arrived, but not message_stop: the stream was cut")]
 
     def whole(self, response: JSON) -> Iterable[d.Delta]:
@@ -107,40 +102,27 @@ class AnthropicDecoder:
         if is_error_body(response):
             return self._error(response)
         if not isinstance(response, dict) or not isinstance(response.get("content"), list):
-            return [_malformed("the answer is not a message: it has no list of content blocks", response, self._target)]
+            return [self._malformed("the answer is not a message: it has no list of content blocks", response)]
         return [*self._message_start({"message": response}), *self._message_stop({})]
 
     # -- events -----------------------------------------------------------------------------------
 
-    def _event(self, data: JSON, event: str | None) -> Deltas:
-        if self._ended:
-            return _NONE
-        if not isinstance(data, dict):
-            if isinstance(data, str) and data.strip() not in ("", "[DONE]"):
-                self._unread = data
-            return _NONE
-        kind = data.get("type") or event
-        handler = _EVENTS.get(kind) if isinstance(kind, str) else None
-        if handler is not None:
-            return handler(self, data)
-        return self._error(data) if is_error_body(data) else _NONE
-
     def _message_start(self, data: dict[str, Any]) -> Deltas:
-        message = _dict(data.get("message"))
-        id = _text(message.get("id"))
+        message = as_dict(data.get("message"))
+        id = as_text(message.get("id"))
         out: list[d.Delta] = []
         if self._started:
             if id == self._message_id:
-                return _NONE
+                return NONE
             out += self._void()
         self._started, self._message_id = True, id
         extra = {k: v for k, v in message.items() if k not in _MESSAGE_FIELDS and v is not None}
-        out.append(d.Meta(id, _text(message.get("model")), {NAMESPACE: extra} if extra else {}))
+        out.append(d.Meta(id, as_text(message.get("model")), {NAMESPACE: extra} if extra else {}))
         # An answer without sampling comes in one piece: content and stop reason already stand in the start event.
-        for index, block in enumerate(_list(message.get("content"))):
+        for index, block in enumerate(as_list(message.get("content"))):
             out += self._block_start({"index": index, "content_block": block})
             out += self._block_stop({"index": index})
-        self._stop = _text(message.get("stop_reason")) or self._stop
+        self._stop = as_text(message.get("stop_reason")) or self._stop
         out += self._usage_report(message.get("usage"))
         return out
 
@@ -151,25 +133,25 @@ class AnthropicDecoder:
         self._texts.clear()
         self._usage, self._stop = {}, None
         if not blocks:
-            return _NONE
+            return NONE
         return [
             *(d.Void(key) for key in keys),
             d.Warn(f"the server began its answer anew in mid-stream; {blocks} block(s) sent before are void"),
         ]
 
     def _message_delta(self, data: dict[str, Any]) -> Deltas:
-        delta = _dict(data.get("delta"))
-        self._stop = _text(delta.get("stop_reason")) or self._stop
+        delta = as_dict(data.get("delta"))
+        self._stop = as_text(delta.get("stop_reason")) or self._stop
         extra = {k: v for k, v in delta.items() if k != "stop_reason" and v is not None}
         extra |= {k: v for k, v in data.items() if k not in ("type", "delta", "usage") and v is not None}
-        meta: Deltas = [d.Meta(extra={NAMESPACE: extra})] if extra else _NONE
+        meta: Deltas = [d.Meta(extra={NAMESPACE: extra})] if extra else NONE
         return [*meta, *self._usage_report(data.get("usage"))]
 
     def _message_stop(self, data: dict[str, Any]) -> Deltas:
         self._ended = True
         self._texts.clear()
         if self._unread is not None:
-            return [_malformed("an event of the stream is not JSON, so content is missing", self._unread, self._target)]
+            return [self._malformed("an event of the stream is not JSON, so content is missing", self._unread)]
         out: list[d.Delta] = []
         for block in self._blocks.values():
             if not block.closed and block.kind not in _READ:
@@ -182,7 +164,7 @@ class AnthropicDecoder:
 
     def _usage_report(self, report: JSON) -> Deltas:
         if not isinstance(report, dict):
-            return _NONE
+            return NONE
         self._usage = merge_usage(self._usage, report)
         return [d.UsageReport(usage_of(self._usage))]
 
@@ -197,13 +179,13 @@ class AnthropicDecoder:
         content = data.get("content_block")
         index = data.get("index")
         if not isinstance(content, dict):
-            return _NONE
+            return NONE
         if type(index) is not int:
             index = max(self._blocks, default=-1) + 1
-        kind = _text(content.get("type")) or ""
+        kind = as_text(content.get("type")) or ""
         known = self._blocks.get(index)
         if known is not None and not known.closed and known.kind == kind:
-            return _NONE  # the same event twice
+            return NONE  # the same event twice
         self._texts.pop(index, None)
         block = self._blocks[index] = _Block(kind, self._new_key(index))
         return _READ.get(kind, AnthropicDecoder._open_opaque)(self, index, block, content)
@@ -219,25 +201,25 @@ class AnthropicDecoder:
 
     def _open_text(self, index: int, block: _Block, content: dict[str, Any]) -> Deltas:
         self._texts[index] = block.key
-        text = _text(content.get("text"))
+        text = as_text(content.get("text"))
         out: list[d.Delta] = [d.Text(text, block.key)] if text else []
-        out += [d.Cite(citation(raw), block.key) for raw in _list(content.get("citations")) if isinstance(raw, dict)]
+        out += [d.Cite(citation(raw), block.key) for raw in as_list(content.get("citations")) if isinstance(raw, dict)]
         return out + _rest(content, _TEXT_FIELDS, block.key, "text")
 
     def _open_thinking(self, index: int, block: _Block, content: dict[str, Any]) -> Deltas:
-        text, signature = _text(content.get("thinking")), _text(content.get("signature"))
+        text, signature = as_text(content.get("thinking")), as_text(content.get("signature"))
         out: list[d.Delta] = [d.Thinking(text, block.key)] if text else []
         if signature:
             out.append(d.Signature(signature=signature, part=block.key))
         return out + _rest(content, _THINKING_FIELDS, block.key, "thinking")
 
     def _open_redacted(self, index: int, block: _Block, content: dict[str, Any]) -> Deltas:
-        out: list[d.Delta] = [d.Signature(opaque=_text(content.get("data")) or "", redacted=True, part=block.key)]
+        out: list[d.Delta] = [d.Signature(opaque=as_text(content.get("data")) or "", redacted=True, part=block.key)]
         return out + _rest(content, _REDACTED_FIELDS, block.key, "thinking")
 
     def _open_call(self, index: int, block: _Block, content: dict[str, Any]) -> Deltas:
-        name = _text(content.get("name")) or ""
-        out: list[d.Delta] = [d.ToolOpen(block.key, _text(content.get("id")), self._names.get(name, name))]
+        name = as_text(content.get("name")) or ""
+        out: list[d.Delta] = [d.ToolOpen(block.key, as_text(content.get("id")), self._names.get(name, name))]
         given = content.get("input")
         if isinstance(given, dict) and given:
             block.whole = True
@@ -251,19 +233,19 @@ class AnthropicDecoder:
         return [_server_tool(block)]
 
     def _block_delta(self, data: dict[str, Any]) -> Deltas:
-        delta, index = _dict(data.get("delta")), data.get("index")
-        kind = _text(delta.get("type")) or ""
+        delta, index = as_dict(data.get("delta")), data.get("index")
+        kind = as_text(delta.get("type")) or ""
         out: list[d.Delta] = []
         if type(index) is not int:
             index = max(self._blocks, default=0)
         if index not in self._blocks:
             # The start event is missing; the delta says what kind of block it belongs to.
             if kind not in _KIND_OF_DELTA:
-                return _NONE
+                return NONE
             out += self._block_start({"index": index, "content_block": {"type": _KIND_OF_DELTA[kind]}})
         block = self._blocks[index]
         if kind == "input_json_delta":
-            return [*out, *self._input_delta(block, _text(delta.get("partial_json")) or "")]
+            return [*out, *self._input_delta(block, as_text(delta.get("partial_json")) or "")]
         if block.kind not in _READ:
             block.payload = {**block.payload, **{k: v for k, v in delta.items() if k != "type"}}
             return [_server_tool(block)]
@@ -272,13 +254,13 @@ class AnthropicDecoder:
             key = f"{block.key}/{kind}"
             self._keys.add(key)
         if kind == "text_delta":
-            text = _text(delta.get("text"))
+            text = as_text(delta.get("text"))
             return [*out, d.Text(text, key)] if text else out
         if kind == "thinking_delta":
-            text = _text(delta.get("thinking"))
+            text = as_text(delta.get("thinking"))
             return [*out, d.Thinking(text, key)] if text else out
         if kind == "signature_delta":
-            signature = _text(delta.get("signature"))
+            signature = as_text(delta.get("signature"))
             return [*out, d.Signature(signature=signature, part=key)] if signature else out
         if kind == "citations_delta" and isinstance(delta.get("citation"), dict):
             return [*out, d.Cite(citation(delta["citation"]), key)]
@@ -286,7 +268,7 @@ class AnthropicDecoder:
 
     def _input_delta(self, block: _Block, text: str) -> Deltas:
         if not text or block.whole:
-            return _NONE
+            return NONE
         if block.kind == "tool_use":
             return [d.ToolArgs(text, block.key)]
         if block.kind in _READ:
@@ -298,7 +280,7 @@ class AnthropicDecoder:
         index = data.get("index")
         block = self._blocks.get(index) if type(index) is int else None
         if block is None or block.closed:
-            return _NONE
+            return NONE
         block.closed = True
         if block.kind in _READ:
             return [d.PartEnd(block.key)]
@@ -306,7 +288,7 @@ class AnthropicDecoder:
 
     def _finish_opaque(self, block: _Block) -> Deltas:
         if not block.pieces:
-            return _NONE
+            return NONE
         try:
             block.payload = {**block.payload, "input": loads("".join(block.pieces))}
         except (ValueError, RecursionError):
@@ -314,7 +296,7 @@ class AnthropicDecoder:
         return [_server_tool(block)]
 
 
-_EVENTS: dict[str, Callable[[AnthropicDecoder, dict[str, Any]], Deltas]] = {
+AnthropicDecoder.handlers = {
     "message_start": AnthropicDecoder._message_start,
     "content_block_start": AnthropicDecoder._block_start,
     "content_block_delta": AnthropicDecoder._block_delta,
@@ -346,12 +328,12 @@ _KIND_OF_DELTA = {
 
 def _server_tool(block: _Block) -> d.ServerTool:
     payload = block.payload
-    name = _text(payload.get("name"))
+    name = as_text(payload.get("name"))
     if name is None:
         name = block.kind.removesuffix("_tool_result")
     return d.ServerTool(
         block.key,
-        id=_text(payload.get("id")) or _text(payload.get("tool_use_id")),
+        id=as_text(payload.get("id")) or as_text(payload.get("tool_use_id")),
         name=name,
         input=payload.get("input"),
         output=payload.get("content"),
@@ -361,13 +343,13 @@ def _server_tool(block: _Block) -> d.ServerTool:
 
 def citation(raw: dict[str, Any]) -> Citation:
     """A citation in any of the wire's five forms. The span that it supports is its whole text block."""
-    source = _text(raw.get("url")) or _text(raw.get("source")) or _text(raw.get("file_id"))
+    source = as_text(raw.get("url")) or as_text(raw.get("source")) or as_text(raw.get("file_id"))
     if source is None and isinstance(raw.get("document_index"), int):
         source = f"document:{raw['document_index']}"
     return Citation(
         source=source or "",
-        title=_text(raw.get("title")) or _text(raw.get("document_title")),
-        quote=_text(raw.get("cited_text")),
+        title=as_text(raw.get("title")) or as_text(raw.get("document_title")),
+        quote=as_text(raw.get("cited_text")),
         extra={NAMESPACE: raw},
     )
 
@@ -375,21 +357,3 @@ def citation(raw: dict[str, Any]) -> Citation:
 def _rest(content: dict[str, Any], read: frozenset[str], key: d.PartKey, kind: str) -> list[d.Delta]:
     extra = {name: value for name, value in content.items() if name not in read and value is not None}
     return [d.PartExtra({NAMESPACE: extra}, key, kind)] if extra else []
-
-
-def _malformed(message: str, body: JSON, target: Target) -> d.Fault:
-    return d.Fault(
-        ErrorInfo.make("malformed_response", message, body=body, provider=target.provider, model=target.model)
-    )
-
-
-def _dict(value: JSON) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: JSON) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: JSON) -> str | None:
-    return value if isinstance(value, str) and value else None

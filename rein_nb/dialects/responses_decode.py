@@ -11,12 +11,13 @@ foreign here and means nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.errors import error_info, is_error_body
+from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder, as_dict, as_list, as_text
 from rein_nb.dialects.responses_items import (
     NAMESPACE,
     citation,
@@ -46,9 +47,6 @@ _NOT_KEPT = frozenset({
 })  # fmt: skip
 """Fields of a response that are read, or that only repeat the request."""
 
-Deltas = Sequence[d.Delta]
-_NONE: Deltas = ()
-
 
 @dataclass(slots=True)
 class _Item:
@@ -72,19 +70,16 @@ class _Item:
         return f"{self.index}.{content_index if type(content_index) is int else 0}{mark}"
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(NamedEventsDecoder):
     """Turns the events of one streamed response into deltas. Never raises on what a server sent."""
 
     def __init__(self, target: Target, call: WireCall | None = None) -> None:
-        self._target = target
-        self._names = call.tool_names if call is not None else {}
+        super().__init__(target, call)
         self._items: dict[int, _Item] = {}
         self._index_of: dict[str, int] = {}
         self._texts: dict[int, dict[int, str]] = {}
         self._reasoned = False
         self._refused = False
-        self._unread: str | None = None
-        self._ended = False
 
     def feed(self, data: JSON, event: str | None = None) -> Deltas:
         """Deltas for one event."""
@@ -100,7 +95,7 @@ class ResponsesDecoder:
 
     def close(self) -> Deltas:
         """The bytes ended without a terminal event: the stream was cut."""
-        return _NONE
+        return NONE
 
     def whole(self, response: JSON) -> Iterable[d.Delta]:
         """Deltas for a whole, non-streamed response."""
@@ -112,48 +107,31 @@ class ResponsesDecoder:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def _event(self, data: JSON, event: str | None) -> Deltas:
-        if self._ended:
-            return _NONE
-        if not isinstance(data, dict):
-            if isinstance(data, str) and data.strip() not in ("", "[DONE]"):
-                self._unread = data
-            return _NONE
-        kind = data.get("type") or event
-        handler = _EVENTS.get(kind) if isinstance(kind, str) else None
-        if handler is not None:
-            return handler(self, data)
-        return self._error(data) if is_error_body(data) else _NONE
-
     def _created(self, data: dict[str, Any]) -> Deltas:
-        response = _dict(data.get("response"))
-        return [d.Meta(_text(response.get("id")), _text(response.get("model")))]
+        response = as_dict(data.get("response"))
+        return [d.Meta(as_text(response.get("id")), as_text(response.get("model")))]
 
     def _error(self, data: JSON) -> Deltas:
         self._end()
         return [d.Fault(error_info(None, {}, data, self._target))]
-
-    def _malformed(self, message: str, body: JSON) -> d.Fault:
-        target = self._target
-        return d.Fault(
-            ErrorInfo.make("malformed_response", message, body=body, provider=target.provider, model=target.model)
-        )
 
     def _end(self) -> None:
         self._ended = True
         self._texts.clear()
 
     def _terminal(self, data: dict[str, Any]) -> Deltas:
-        response = _dict(data.get("response"))
+        response = as_dict(data.get("response"))
         self._end()
         if self._unread is not None:
             return [self._malformed("an event of the stream is not JSON, so content is missing", self._unread)]
         out: list[d.Delta] = []
-        for index, raw in enumerate(_list(response.get("output"))):
+        for index, raw in enumerate(as_list(response.get("output"))):
             if isinstance(raw, dict) and self._missing(index, raw):
                 out += self._item_done({"output_index": index, "item": raw})
         extra = {k: v for k, v in response.items() if k not in _NOT_KEPT and v not in (None, [], {})}
-        out.append(d.Meta(_text(response.get("id")), _text(response.get("model")), {NAMESPACE: extra} if extra else {}))
+        out.append(
+            d.Meta(as_text(response.get("id")), as_text(response.get("model")), {NAMESPACE: extra} if extra else {})
+        )
         usage = usage_of(response.get("usage"))
         if usage is not None:
             out.append(d.UsageReport(usage))
@@ -163,12 +141,12 @@ class ResponsesDecoder:
         """Whether the terminal event holds an item that the stream did not finish before it."""
         item = self._items.get(index)
         if item is None:
-            id = _text(raw.get("id"))
+            id = as_text(raw.get("id"))
             return id is None or id not in self._index_of
         return not item.done and item.kind == raw.get("type")
 
     def _outcome(self, data: dict[str, Any], response: dict[str, Any]) -> Deltas:
-        status = _text(response.get("status")) or _STATUS_OF_EVENT.get(str(data.get("type")), "completed")
+        status = as_text(response.get("status")) or _STATUS_OF_EVENT.get(str(data.get("type")), "completed")
         if status == "failed" or response.get("error"):
             return [
                 d.Fault(error_info(None, {}, {"error": response.get("error") or "the response failed"}, self._target))
@@ -183,7 +161,7 @@ class ResponsesDecoder:
                 )
             ]
         if status == "incomplete":
-            reason = _text(_dict(response.get("incomplete_details")).get("reason"))
+            reason = as_text(as_dict(response.get("incomplete_details")).get("reason"))
             return [d.Finish(INCOMPLETE.get(reason or "", "other"), reason or status), d.End()]
         if status in _UNFINISHED:
             return [d.Finish("other", status), d.End()]
@@ -194,7 +172,7 @@ class ResponsesDecoder:
     def _item(self, data: dict[str, Any], kind: str) -> _Item:
         """The item that an event speaks of; a new one where no event did before."""
         index = data.get("output_index")
-        id = _text(data.get("item_id")) or _text(_dict(data.get("item")).get("id"))
+        id = as_text(data.get("item_id")) or as_text(as_dict(data.get("item")).get("id"))
         if type(index) is not int:
             known = self._index_of.get(id) if id is not None else None
             index = known if known is not None else max(self._items, default=-1) + 1
@@ -207,25 +185,25 @@ class ResponsesDecoder:
         return item
 
     def _item_added(self, data: dict[str, Any]) -> Deltas:
-        raw = _dict(data.get("item"))
+        raw = as_dict(data.get("item"))
         kind = _kind(raw)
         item = self._item(data, kind)
         if item.done or item.kind != kind:
-            return _NONE
+            return NONE
         if kind in ("function_call", "custom_tool_call"):
             return self._open_call(item, raw)
         if kind in ("message", "reasoning"):
-            return _NONE  # nothing to see yet, and what they bring is said again when they are done
+            return NONE  # nothing to see yet, and what they bring is said again when they are done
         return [d.ServerTool(item.key, id=tool_id(raw), name=tool_name(raw), payload=raw)]
 
     def _item_done(self, data: dict[str, Any]) -> Deltas:
         raw = data.get("item")
         if not isinstance(raw, dict):
-            return _NONE
+            return NONE
         kind = _kind(raw)
         item = self._item(data, kind)
         if item.done:
-            return _NONE
+            return NONE
         item.done = True
         return _DONE.get(kind, ResponsesDecoder._other_done)(self, item, raw)
 
@@ -255,9 +233,9 @@ class ResponsesDecoder:
 
     def _text_delta(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
-        text, at = _text(data.get("delta")), data.get("content_index")
+        text, at = as_text(data.get("delta")), data.get("content_index")
         if text is None or item.done:
-            return _NONE
+            return NONE
         key = item.part(at)
         item.seen.add(key)
         if type(data.get("output_index")) is int and type(at) is int:
@@ -266,9 +244,9 @@ class ResponsesDecoder:
 
     def _refusal_delta(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
-        text = _text(data.get("delta"))
+        text = as_text(data.get("delta"))
         if text is None or item.done:
-            return _NONE
+            return NONE
         key = item.part(data.get("content_index"), "r")
         item.seen.add(key)
         self._refused = True
@@ -277,19 +255,19 @@ class ResponsesDecoder:
     def _text_done(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
         return (
-            _NONE
+            NONE
             if item.done
-            else self._settle_text(item, item.part(data.get("content_index")), _text(data.get("text")))
+            else self._settle_text(item, item.part(data.get("content_index")), as_text(data.get("text")))
         )
 
     def _refusal_done(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "message")
         key = item.part(data.get("content_index"), "r")
-        return _NONE if item.done else self._settle_refusal(item, key, _text(data.get("refusal")))
+        return NONE if item.done else self._settle_refusal(item, key, as_text(data.get("refusal")))
 
     def _settle_text(self, item: _Item, key: str, text: str | None) -> Deltas:
         if text is None:
-            return _NONE
+            return NONE
         if key in item.seen:
             return [d.Settle(text, key)]
         item.seen.add(key)
@@ -297,7 +275,7 @@ class ResponsesDecoder:
 
     def _settle_refusal(self, item: _Item, key: str, text: str | None) -> Deltas:
         if text is None:
-            return _NONE
+            return NONE
         self._refused = True
         if key in item.seen:
             return [d.Settle(text, key)]
@@ -307,7 +285,7 @@ class ResponsesDecoder:
     def _annotation(self, data: dict[str, Any]) -> Deltas:
         item, raw = self._item(data, "message"), data.get("annotation")
         if item.done or not isinstance(raw, dict):
-            return _NONE
+            return NONE
         key = item.part(data.get("content_index"))
         item.seen.add(key)
         item.cited[key] = item.cited.get(key, 0) + 1
@@ -316,14 +294,14 @@ class ResponsesDecoder:
     def _message_done(self, item: _Item, raw: dict[str, Any]) -> Deltas:
         self._texts.pop(item.index, None)
         out: list[d.Delta] = []
-        for at, part in enumerate(_list(raw.get("content"))):
+        for at, part in enumerate(as_list(raw.get("content"))):
             if not isinstance(part, dict):
                 continue
             kind = part.get("type")
             if kind == "output_text":
                 key = item.part(at)
-                out += self._settle_text(item, key, _text(part.get("text")))
-                annotations = [note for note in _list(part.get("annotations")) if isinstance(note, dict)]
+                out += self._settle_text(item, key, as_text(part.get("text")))
+                annotations = [note for note in as_list(part.get("annotations")) if isinstance(note, dict)]
                 fresh = annotations[item.cited.get(key, 0) :]
                 out += [d.Cite(citation(note), key) for note in fresh]
                 if key not in item.seen and not fresh:
@@ -331,7 +309,7 @@ class ResponsesDecoder:
                 slot = "text"
             elif kind == "refusal":
                 key = item.part(at, "r")
-                out += self._settle_refusal(item, key, _text(part.get("refusal")))
+                out += self._settle_refusal(item, key, as_text(part.get("refusal")))
                 if key not in item.seen:
                     continue
                 slot = "refusal"
@@ -350,16 +328,16 @@ class ResponsesDecoder:
     def _reasoning_delta(self, data: dict[str, Any]) -> Deltas:
         """A piece of the summary or of the reasoning itself: what an item shows first is what is shown of it."""
         item = self._item(data, "reasoning")
-        text = _text(data.get("delta"))
+        text = as_text(data.get("delta"))
         form = "summary" if "summary_index" in data else "content"
         if text is None or item.done:
-            return _NONE
+            return NONE
         at = data.get(f"{form}_index")
         place = (form, at if type(at) is int else 0)
         if item.thought is None:
             item.thought = place
         elif item.thought[0] != form:
-            return _NONE
+            return NONE
         elif item.thought != place:
             item.thought = place
             text = f"\n\n{text}"
@@ -370,32 +348,34 @@ class ResponsesDecoder:
         text = thinking_text(raw)
         if text:
             out.append(d.Thinking(text, item.key) if item.thought is None else d.Settle(text, item.key))
-        if (sealed := _text(raw.get("encrypted_content"))) is not None:
+        if (sealed := as_text(raw.get("encrypted_content"))) is not None:
             out.append(d.Signature(opaque=sealed, part=item.key))
         return [*out, d.PartExtra(self._extra(item, raw), item.key, "thinking"), d.PartEnd(item.key)]
 
     # -- calls ------------------------------------------------------------------------------------
 
     def _open_call(self, item: _Item, raw: dict[str, Any]) -> Deltas:
-        name = _text(raw.get("name"))
+        name = as_text(raw.get("name"))
         if item.opened or name is None:
-            return _NONE
+            return NONE
         item.opened = True
-        return [d.ToolOpen(item.key, _text(raw.get("call_id")) or _text(raw.get("id")), self._names.get(name, name))]
+        return [
+            d.ToolOpen(item.key, as_text(raw.get("call_id")) or as_text(raw.get("id")), self._names.get(name, name))
+        ]
 
     def _arguments_delta(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "function_call")
-        text = _text(data.get("delta"))
+        text = as_text(data.get("delta"))
         if text is None or item.done or item.kind != "function_call":
-            return _NONE
+            return NONE
         item.begun = True
         return [d.ToolArgs(text, item.key)]
 
     def _arguments_done(self, data: dict[str, Any]) -> Deltas:
         item = self._item(data, "function_call")
-        text = _text(data.get("arguments"))
+        text = as_text(data.get("arguments"))
         if text is None or item.done or item.kind != "function_call":
-            return _NONE
+            return NONE
         return self._settle_arguments(item, text)
 
     def _settle_arguments(self, item: _Item, text: str) -> Deltas:
@@ -417,9 +397,9 @@ class ResponsesDecoder:
     def _input_delta(self, data: dict[str, Any]) -> Deltas:
         """A custom tool takes plain text; the IR's arguments are an object, so it becomes ``{"input": text}``, streamed as JSON."""
         item = self._item(data, "custom_tool_call")
-        text = _text(data.get("delta"))
+        text = as_text(data.get("delta"))
         if text is None or item.done or item.kind != "custom_tool_call":
-            return _NONE
+            return NONE
         head = "" if item.begun else '{"input": "'
         item.begun = True
         return [d.ToolArgs(head + json.dumps(text, ensure_ascii=False)[1:-1], item.key)]
@@ -432,7 +412,7 @@ class ResponsesDecoder:
         return [*out, d.PartExtra(self._extra(item, raw), item.key, "tool_call"), d.PartEnd(item.key)]
 
 
-_EVENTS: dict[str, Callable[[ResponsesDecoder, dict[str, Any]], Deltas]] = {
+ResponsesDecoder.handlers = {
     "response.created": ResponsesDecoder._created,
     "response.output_item.added": ResponsesDecoder._item_added,
     "response.output_item.done": ResponsesDecoder._item_done,
@@ -471,18 +451,6 @@ _STATUS_OF_EVENT = {
 
 
 def _kind(raw: dict[str, Any]) -> str:
-    kind = _text(raw.get("type")) or ""
+    kind = as_text(raw.get("type")) or ""
     # Compaction hands back the user's own messages among its items; they are not the assistant's words.
     return "input_message" if kind == "message" and raw.get("role") not in (None, "assistant") else kind
-
-
-def _dict(value: JSON) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: JSON) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: JSON) -> str | None:
-    return value if isinstance(value, str) and value else None

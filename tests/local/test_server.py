@@ -130,6 +130,7 @@ def test_it_ends_with_its_parent_though_a_fork_holds_the_pipe(endpoint: local.Lo
 def test_a_kernel_s_interrupt_of_the_whole_group_does_not_reach_it(endpoint: local.LocalEndpoint) -> None:
     then = """
 try:
+    print("waits", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     time.sleep(0.3)
@@ -141,6 +142,7 @@ except KeyboardInterrupt:
     )  # fmt: skip
     assert process.stdout is not None
     child = int(process.stdout.readline())
+    assert process.stdout.readline().strip() == "waits"
     os.killpg(process.pid, signal.SIGINT)
     assert process.stdout.readline().strip() == "True"
     process.wait(20)
