@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
@@ -80,6 +81,13 @@ class RetryPolicy:
         if error.retry_after_s is not None and error.retry_after_s > 0:
             return error.retry_after_s if error.retry_after_s <= self.max_wait_s else None
         return (0.5 if steady else self._rand()) * float(min(self.cap_s, self.base_s * 2 ** (attempt - 1)))
+
+
+if sys.version_info >= (3, 12):
+    _task_on = asyncio.current_task
+else:
+    # Asked at every read of every stream. `asyncio.current_task` became a C function in 3.12; before, it is this look-up with detours.
+    _task_on = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 
 class _Interrupted(Exception):
@@ -183,7 +191,7 @@ class _Guard:
         """A wait begins. Raises `_Interrupted` when something struck before."""
         if self._why is not None:
             raise _Interrupted(self._why)
-        self._task = asyncio.current_task()
+        self._task = _task_on(self._loop)
         self._since = self._loop.time()
 
     def own(self) -> None:

@@ -162,8 +162,9 @@ class WireProvider:
             yield _opening(call, headers)
             chunks = self._bytes(response)
             deltas = reading.stream_deltas(chunks, codec, target, call, status=response.status_code, tap=tap)
+            local = self.spec.endpoint == "local"
             async for batch in deltas:
-                yield self.put_right(batch, call, target)
+                yield self.put_right(batch, call, target) if local else batch
         except (ReinError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as exc:

@@ -16,7 +16,7 @@ from typing import Any
 from tests.benchmarks.server import running
 
 CHUNKS = 10_000
-ROUNDS = 5
+ROUNDS = 12
 CLIENTS = (
     "rein_nb chat",
     "rein_nb messages",
