@@ -169,8 +169,6 @@ class Transport:
         return held
 
     async def _send_by_sdk(self, client: Any, call: WireCall, method: str) -> Response:
-        import httpx2
-
         options: dict[str, Any] = {"max_retries": 0}
         if call.headers:
             options["headers"] = call.headers
@@ -178,9 +176,19 @@ class Transport:
             options["params"] = call.query
         path = _relative(call.path, client)
         if method == "POST" and len(options) == 1 and isinstance(client, _Templates):
+            await client.being_made(path)
             request = client.filled_in(path, call.body)
             if request is not None:
                 return await _sent(client.http, request)
+            with client.making(path):
+                return await self._post_by_sdk(client, path, call, method, options)
+        return await self._post_by_sdk(client, path, call, method, options)
+
+    async def _post_by_sdk(
+        self, client: Any, path: str, call: WireCall, method: str, options: dict[str, Any]
+    ) -> Response:
+        import httpx2
+
         try:
             if method == "GET":
                 return await client.get(path, cast_to=httpx2.Response, options=options, stream=True)
@@ -439,6 +447,26 @@ class _Templates:
         super().__init__(**arguments)
         self.http = arguments["http_client"]
         self._made: dict[str, tuple[Any, Any, Any]] = {}
+        self._making: dict[str, asyncio.Event] = {}
+
+    async def being_made(self, path: str) -> None:
+        """Wait while another call has the first request to `path` built: of many calls that begin at once, one does that work."""
+        while (making := self._making.get(path)) is not None:
+            await making.wait()
+
+    @contextlib.contextmanager
+    def making(self, path: str) -> Iterator[None]:
+        """Within, the SDK builds a request to `path`; who waits for it goes on when it is built, or when that failed."""
+        self._making[path] = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._go_on(path)
+
+    def _go_on(self, path: str) -> None:
+        making = self._making.pop(path, None)
+        if making is not None:
+            making.set()
 
     def filled_in(self, path: str, body: Any) -> Any:
         """The request to `path` with this body; None while there is none to take as a model."""
@@ -452,7 +480,14 @@ class _Templates:
         return httpx2.Request("POST", url, headers=headers, content=content, extensions=dict(extensions))
 
     def _build_request(self, options: Any, **more: Any) -> Any:
-        request = super()._build_request(options, **more)  # type: ignore[misc]
+        try:
+            request = super()._build_request(options, **more)  # type: ignore[misc]
+            self._keep(options, request, more)
+        finally:
+            self._go_on(options.url)
+        return request
+
+    def _keep(self, options: Any, request: Any, more: Mapping[str, Any]) -> None:
         if (
             options.method.lower() == "post"
             and isinstance(options.json_data, dict)
@@ -465,7 +500,6 @@ class _Templates:
             headers = httpx2.Headers(request.headers)
             del headers["content-length"]
             self._made[options.url] = (request.url, headers, request.extensions)
-        return request
 
 
 @functools.cache

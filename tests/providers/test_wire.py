@@ -389,3 +389,57 @@ async def test_a_requests_own_headers_reach_the_wire_every_time():
         await llm.achat("hi")
         await llm.aclose()
     assert [request.headers.get("anthropic-beta") for request in server.requests] == [None, "some-beta-2026", None]
+
+
+@pytest.mark.parametrize("wire", SDK_WIRES, ids=ids)
+async def test_of_many_calls_that_begin_at_once_one_has_its_request_built(wire, http, monkeypatch):
+    async with serve_recording(ok(wire.whole), repeat=True) as server:
+        llm = wire.llm(server)
+        client = (await llm.backend._transport.ready()).client
+        built = []
+        build = type(client)._build_request
+        monkeypatch.setattr(
+            type(client), "_build_request", lambda *a, **k: (built.append(1), build(*a, **k))[1]
+        )  # fmt: skip
+        answers = await asyncio.gather(*(llm.achat(f"hi {n}") for n in range(20)))
+        await llm.aclose()
+    assert len(built) == 1
+    assert [answer.text for answer in answers] == [TEXT] * 20
+    assert len({request.body for request in server.requests}) == 20
+    assert len({tuple(sorted((request.headers | {"content-length": ""}).items())) for request in server.requests}) == 1
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed", "not kept"])
+async def test_a_first_call_that_comes_to_nothing_keeps_no_other_waiting(how, monkeypatch):
+    async with serve_recording(ok(CHAT.whole), repeat=True) as server:
+        llm = CHAT.llm(server, max_retries=0)
+        client = (await llm.backend._transport.ready()).client
+        begun = asyncio.Event()
+        prepare, first = client._prepare_options, [True]
+
+        async def slow(options):
+            if first:
+                first.clear()
+                begun.set()
+                await asyncio.sleep(0.05)
+                if how == "failed":
+                    raise RuntimeError("no")
+            return await prepare(options)
+
+        monkeypatch.setattr(client, "_prepare_options", slow)
+        if how == "not kept":
+            monkeypatch.setattr(client, "_idempotency_header", "Idempotency-Key")
+        one = asyncio.create_task(llm.achat("one"))
+        await begun.wait()
+        others = [asyncio.create_task(llm.achat(f"other {n}")) for n in range(5)]
+        await asyncio.sleep(0.01)
+        if how == "cancelled":
+            one.cancel()
+        _, pending = await asyncio.wait([one, *others], timeout=10)
+        assert not pending
+        assert [task.result().text for task in others] == [TEXT] * 5
+        assert (one.cancelled(), one.cancelled() or one.exception() is not None) == {
+            "cancelled": (True, True), "failed": (False, True), "not kept": (False, False),
+        }[how]  # fmt: skip
+        await llm.aclose()
+    assert not client._making
