@@ -25,7 +25,7 @@ def test_the_commands_of_the_figures_exist() -> None:
     assert len(found) > 20
     for command in found:
         module = re.search(r"python -m (tests[\w.]+)", command)
-        path = re.search(r"(?:pytest|python) (tests/[\w/.]+)", command)
+        path = re.search(r"(?:pytest|python) ((?:tests|notebooks)[\w/.]*)", command)
         assert module or path, command
         assert module is None or importlib.util.find_spec(module[1]) is not None, command
         assert path is None or (REPO / path[1]).exists(), command
