@@ -122,6 +122,14 @@ def test_a_tutorials_outputs_have_no_time_id_or_path(path: Path) -> None:
             assert differs.search(text) is None, text
 
 
+@pytest.mark.parametrize("stem", LIVE)
+def test_what_the_embedded_model_is_asked_comes_to_an_end(stem: str) -> None:
+    text = (REPO / "notebooks" / f"{stem}.ipynb").read_text(encoding="utf-8")
+    assert "was cut" not in text
+    assert "Not executed" not in text
+    assert "done" in text
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_says_what_you_will_have_and_that_its_data_is_a_sample(path: Path) -> None:
     first = nbformat.read(path, as_version=4).cells[0].source
