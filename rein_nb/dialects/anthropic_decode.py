@@ -20,7 +20,8 @@ from typing import Any
 from rein_nb.dialects.anthropic_usage import merge_usage, usage_of
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.errors import error_info, is_error_body
-from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder, as_dict, as_list, as_text
+from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder
+from rein_nb.dialects.values import as_dict, as_list, as_text
 from rein_nb.ir import Citation, FinishReason
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import JSON, loads

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rein_nb.dialects.counts import count, dollars
+from rein_nb.dialects.values import as_dict
 from rein_nb.ir import Usage
 from rein_nb.ir.base import JSON
 
@@ -32,7 +33,7 @@ def chat_usage(raw: JSON, cost: JSON = None) -> Usage | None:
     """
     if not isinstance(raw, dict) or not raw:
         return None
-    into, out = _object(raw.get("prompt_tokens_details")), _object(raw.get("completion_tokens_details"))
+    into, out = as_dict(raw.get("prompt_tokens_details")), as_dict(raw.get("completion_tokens_details"))
     prompt, completion = count(raw.get("prompt_tokens")), count(raw.get("completion_tokens"))
     reasoning = _first(count(out.get("reasoning_tokens")), count(raw.get("reasoning_tokens")))
     read = _first(count(into.get("cached_tokens")), *(count(raw.get(name)) for name in CACHE_READ))
@@ -59,10 +60,6 @@ def chat_usage(raw: JSON, cost: JSON = None) -> Usage | None:
     )
 
 
-def _object(value: JSON) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
@@ -84,4 +81,4 @@ def _cost(raw: dict[str, Any], beside: JSON) -> float | None:
     ticks = count(raw.get("cost_in_usd_ticks"))
     if ticks is not None:
         return ticks / _TICKS_PER_DOLLAR
-    return dollars(_object(beside).get("usd"))
+    return dollars(as_dict(beside).get("usd"))

@@ -1,4 +1,4 @@
-"""What decoders of streams whose events have names (Anthropic Messages, OpenAI Responses) have in common, and how they read values."""
+"""What decoders of streams whose events have names (Anthropic Messages, OpenAI Responses) have in common."""
 
 from __future__ import annotations
 
@@ -48,18 +48,3 @@ class NamedEventsDecoder:
         return d.Fault(
             ErrorInfo.make("malformed_response", message, body=body, provider=target.provider, model=target.model)
         )
-
-
-def as_dict(value: JSON) -> dict[str, Any]:
-    """`value`, or an empty dict in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: JSON) -> list[Any]:
-    """`value`, or an empty list in place of anything else."""
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: JSON) -> str | None:
-    """`value`, or None in place of anything else, empty text included."""
-    return value if isinstance(value, str) and value else None

@@ -17,7 +17,7 @@ from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.dialects.errors import error_info, is_error_body
-from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder, as_dict, as_list, as_text
+from rein_nb.dialects.named_events import NONE, Deltas, NamedEventsDecoder
 from rein_nb.dialects.responses_items import (
     NAMESPACE,
     citation,
@@ -32,6 +32,7 @@ from rein_nb.dialects.responses_items import (
     tool_output,
 )
 from rein_nb.dialects.responses_usage import usage_of
+from rein_nb.dialects.values import as_dict, as_list, as_text
 from rein_nb.ir import ErrorInfo, FinishReason
 from rein_nb.ir import deltas as d
 from rein_nb.ir.base import JSON

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rein_nb.dialects.counts import count, dollars
+from rein_nb.dialects.values import as_dict
 from rein_nb.ir import Usage
 from rein_nb.ir.base import JSON
 
@@ -15,7 +16,7 @@ def usage_of(raw: JSON) -> Usage | None:
     """The neutral usage; None when the response reports none."""
     if not isinstance(raw, dict) or not raw:
         return None
-    given, made = _dict(raw.get("input_tokens_details")), _dict(raw.get("output_tokens_details"))
+    given, made = as_dict(raw.get("input_tokens_details")), as_dict(raw.get("output_tokens_details"))
     details = {
         f"input_{name}": tokens
         for name, value in given.items()
@@ -26,7 +27,7 @@ def usage_of(raw: JSON) -> Usage | None:
         for name, value in made.items()
         if name != "reasoning_tokens" and (tokens := count(value)) is not None
     }
-    for name, value in _dict(given.get("cache_write_tokens_details")).items():
+    for name, value in as_dict(given.get("cache_write_tokens_details")).items():
         lifetime = name.removeprefix("ttl_").removesuffix("_tokens")
         if (tokens := count(value)) is not None:
             details[f"cache_write_{lifetime}_tokens"] = tokens
@@ -50,7 +51,3 @@ def _cost(raw: dict[str, Any]) -> float | None:
     """The cost that a gateway states: OpenRouter in dollars, xAI in ticks (https://docs.x.ai/docs/guides/cost-tracking)."""
     ticks = dollars(raw.get("cost_in_usd_ticks"))
     return ticks / _TICKS_PER_DOLLAR if ticks is not None else dollars(raw.get("cost"))
-
-
-def _dict(value: JSON) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -47,8 +47,8 @@ def wire(*, save: bool = False) -> list[Row]:
     count, wrong = asyncio.run(run())
     for name, problem in wrong.items():
         print(f"   {name}: {problem}")
-    if save and not wrong:
-        matrix.save(matrix.matrix(cases()))
+    if save:
+        matrix.save(matrix.matrix(cases(), wrong))
         print(f"   saved {matrix.FILE.name}")
     return [
         (
