@@ -236,9 +236,9 @@ class MessageReader:
 
     def sources(self, state: ChoiceState, found: JSON, out: list[d.Delta]) -> None:
         """Append citations of the sources that stand beside the choices and are not cited yet."""
-        cited = {a.get("url") for a in state.annotations} | {
-            inner.get("url") for a in state.annotations if isinstance(inner := a.get("url_citation"), dict)
-        }
+        # A list, since a server's value may be one that no set takes.
+        cited = [a.get("url") for a in state.annotations]
+        cited += [inner.get("url") for a in state.annotations if isinstance(inner := a.get("url_citation"), dict)]
         for source in found if isinstance(found, list) else ():
             item = {"url": source} if isinstance(source, str) else source
             if isinstance(item, dict) and item.get("url") not in cited:

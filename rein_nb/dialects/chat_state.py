@@ -20,7 +20,7 @@ class ChoiceState:
 
     __slots__ = (
         "annotations", "audio", "calls", "details", "field", "finish", "index", "last", "lists", "logprobs", "media",
-        "parts", "reasoned", "refused", "runs", "seen", "tags", "unknown",
+        "parts", "reasoned", "refused", "runs", "seen", "sounds", "tags", "unknown",
     )  # fmt: skip
 
     def __init__(self, index: int, namespace: str, think_tags: bool, names: Mapping[str, str] | None = None) -> None:
@@ -37,6 +37,7 @@ class ChoiceState:
         self.logprobs: dict[str, Any] = {}
         self.details: list[dict[str, Any]] = []
         self.audio: dict[str, Any] = {}
+        self.sounds: list[str] = []
         self.annotations: list[JSON] = []
         self.parts: list[JSON] = []
         self.seen: dict[str, JSON] = {}
@@ -96,7 +97,7 @@ class ChoiceState:
             if not value:
                 continue
             if name == "data" and isinstance(value, str):
-                self.audio.setdefault("data", []).append(value)
+                self.sounds.append(value)
             elif name != "transcript":
                 self.audio[name] = value
         transcript = audio.get("transcript")
@@ -104,10 +105,9 @@ class ChoiceState:
 
     def sound(self, namespace: str, mime_type: str | None) -> list[d.Delta]:
         """The generated sound as one media part, with the id that refers to it in a later request."""
-        if not self.audio:
+        pieces, facts = self.sounds, self.audio
+        if not pieces and not facts:
             return []
-        pieces = self.audio.get("data") or []
-        facts = {name: value for name, value in self.audio.items() if name != "data"}
         data = decode_base64(pieces)
         part = (self.index, "audio", 0)
         if data is None or not pieces:

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from rein_nb.dialects.values import as_dict, as_list, as_text
 from rein_nb.ir import Citation
 from rein_nb.ir.deltas import Cite
 
@@ -70,16 +71,16 @@ def citations(
     whole
         Whether wire parts are those of one whole response, so that a span's ``partIndex`` means something.
     """
-    chunks = [chunk if isinstance(chunk, dict) else {} for chunk in _list(grounding.get("groundingChunks"))]
+    chunks = [chunk if isinstance(chunk, dict) else {} for chunk in as_list(grounding.get("groundingChunks"))]
     used = False
-    for support in _list(grounding.get("groundingSupports")):
+    for support in as_list(grounding.get("groundingSupports")):
         if not isinstance(support, dict):
             continue
         segment = support.get("segment")
         segment = segment if isinstance(segment, dict) else {}
         base = offsets.wire_parts.get(_int(segment.get("partIndex")), 0) if whole else 0
         part, start, end = offsets.locate(base + _int(segment.get("startIndex")), base + _int(segment.get("endIndex")))
-        for index in _list(support.get("groundingChunkIndices")):
+        for index in as_list(support.get("groundingChunkIndices")):
             if part is None or not isinstance(index, int) or not 0 <= index < len(chunks):
                 continue
             used = True
@@ -94,15 +95,13 @@ def citations(
         if isinstance(entry, dict):
             part, start, end = offsets.locate(_int(entry.get("startIndex")), _int(entry.get("endIndex")))
             source = str(entry.get("uri") or entry.get("title") or "")
-            cited = Citation(source=source, title=entry.get("title"), start=start, end=end, extra={_NAMESPACE: entry})
+            title = entry["title"] if isinstance(entry.get("title"), str) else None
+            cited = Citation(source=source, title=title, start=start, end=end, extra={_NAMESPACE: entry})
             yield Cite(cited, part)
     for entry in fetched:
-        if (
-            isinstance(entry, dict)
-            and entry.get("retrievedUrl")
-            and "SUCCESS" in str(entry.get("urlRetrievalStatus", ""))
-        ):
-            yield Cite(Citation(source=entry["retrievedUrl"], extra={_NAMESPACE: entry}), last)
+        page = as_text(as_dict(entry).get("retrievedUrl"))
+        if page and "SUCCESS" in str(entry.get("urlRetrievalStatus", "")):
+            yield Cite(Citation(source=page, extra={_NAMESPACE: entry}), last)
 
 
 def _of_chunk(chunk: dict[str, Any], start: int | None, end: int | None, native: dict[str, Any]) -> Citation:
@@ -117,10 +116,6 @@ def _of_chunk(chunk: dict[str, Any], start: int | None, end: int | None, native:
         end=end,
         extra={_NAMESPACE: native},
     )
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _int(value: Any) -> int:

@@ -89,6 +89,10 @@ class Case:
         read = EventReader().read
         return [(name, read(data)) for name, data in frames]
 
+    def document(self) -> Any:
+        """A whole answer, parsed."""
+        return parse_event(self.response["body"])
+
     def prefixes(self) -> list[str]:
         """The body's prefixes, cut after each event, the whole left out."""
         body = self.response["body"]
@@ -135,7 +139,7 @@ def through_codec(case: Case, target: Target, events: list[tuple[str | None, Any
         for delta in decoder.close():
             acc.feed(delta)
     else:
-        for delta in codec.deltas(parse_event(case.response["body"]), target):
+        for delta in codec.deltas(case.document(), target):
             acc.feed(delta)
     acc.end()
     return acc.completion
