@@ -356,6 +356,8 @@ def as_messages(value: Any) -> list[Message]:
         raise InvalidRequest(
             f"messages must be a string, a Message or a list of these, not {type(value).__name__}"
         ) from None
+    if all(type(item) is Message for item in items):
+        return items  # type: ignore[return-value]
     out: list[Message] = []
     for n, item in enumerate(items):
         if isinstance(item, Message):

@@ -130,7 +130,7 @@ class RunState:
         self.result: AgentResult | None = None
         self._stop: StopReason | None = None
         self._stop_lock = threading.Lock()
-        self._listeners: list[Listener] = list(setup.on_event)
+        self._listeners: tuple[Listener, ...] = setup.on_event
         self._seq = 0
         self._price_warned = False
 
@@ -151,12 +151,12 @@ class RunState:
 
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` called with every further event, in the loop's thread."""
-        self._listeners.append(listener)
+        self._listeners = (*self._listeners, listener)
 
     def remove_listener(self, listener: Listener) -> None:
         """Take a listener off."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        at = self._listeners.index(listener) if listener in self._listeners else len(self._listeners)
+        self._listeners = self._listeners[:at] + self._listeners[at + 1 :]
 
     def emit(self, event: AgentEvent) -> None:
         """Stamp an event and hand it to every listener. A listener that fails is taken off: it must not end the run."""
@@ -165,7 +165,7 @@ class RunState:
         event.time = self.clock.now()
         event.turn = self.turn
         self._seq += 1
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             try:
                 listener(event)
             except KeyboardInterrupt as exc:

@@ -40,7 +40,7 @@ class EventStream(AsyncIterator[T], Generic[T]):
         self._drive = drive
         self._view = view
         self._items: deque[T] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._wake = _Waker()
         self._task: asyncio.Task[AgentResult] | None = None
         self._closed = False
 
@@ -58,28 +58,25 @@ class EventStream(AsyncIterator[T], Generic[T]):
             if self._closed or task.done():
                 self._raise_programmers_error(task)
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._wake.waiter = asyncio.get_running_loop().create_future()
             try:
-                await self._waiter
+                await waiter
             except asyncio.CancelledError:
                 await self.aclose()
                 raise
             finally:
-                self._waiter = None
+                self._wake.waiter = None
         return self._items.popleft()
 
     def _start(self) -> None:
         # The listener and the task must not hold the stream: dropping it is how a consumer leaves.
-        items = self._items
-        wake = _Waker()
-        self._wake = wake
-        view = self._view
+        put, view, wake = self._items.extend, self._view, self._wake
 
         def listen(event: AgentEvent) -> None:
-            items.extend(view(event))
-            wake()
+            put(view(event))
+            if wake.waiter is not None:
+                wake()
 
-        wake.stream = _weak(self)
         self.run.add_listener(listen)
         self._task = asyncio.ensure_future(self._drive())
         self._task.add_done_callback(lambda _: wake())
@@ -134,19 +131,15 @@ class EventStream(AsyncIterator[T], Generic[T]):
 class _Waker:
     """Wakes the stream's consumer, without keeping the stream alive."""
 
+    __slots__ = ("waiter",)
+
     def __init__(self) -> None:
-        self.stream: Callable[[], EventStream[Any] | None] = lambda: None
+        self.waiter: asyncio.Future[None] | None = None
 
     def __call__(self) -> None:
-        stream = self.stream()
-        if stream is not None and stream._waiter is not None and not stream._waiter.done():
-            stream._waiter.set_result(None)
-
-
-def _weak(stream: EventStream[Any]) -> Callable[[], EventStream[Any] | None]:
-    import weakref
-
-    return weakref.ref(stream)
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
 
 def all_events(event: AgentEvent) -> Iterable[AgentEvent]:

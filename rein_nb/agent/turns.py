@@ -198,7 +198,7 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
             if not shown:
                 shown = True
                 # Still empty: what comes is told by the updates, once.
-                run.emit(MessageStart(message=event.partial.model_copy(update={"parts": []})))
+                run.emit(MessageStart(message=event._source.message_at(0, 0)))
             run.emit(MessageUpdate(event=event))
     except Exception as exc:
         # A provider of the user's own, or a middleware, has a bug. What it had said is kept.

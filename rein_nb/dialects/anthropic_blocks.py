@@ -50,8 +50,10 @@ def turns(
     """
     start, known = (wire or {}).get(NAMESPACE, (0, ()))
     out = _copies(known)
+    if settled <= start:
+        wire = None  # nothing more is settled than was
     for at in range(start, len(messages)):
-        if at == settled and at > start and wire is not None:
+        if at == settled and wire is not None:
             wire[NAMESPACE] = (at, _copies(out))
         message = messages[at]
         if message.role == "assistant":
@@ -68,6 +70,8 @@ def turns(
                     for n, block in enumerate(blocks)
                 ],
             )
+    if settled == len(messages) and wire is not None:
+        wire[NAMESPACE] = (settled, _copies(out))
     return out
 
 

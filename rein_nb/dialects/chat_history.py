@@ -66,9 +66,9 @@ class ChatMessages:
         """The wire messages, in order."""
         start, settled = self._known(), self.handed.settled
         for at in range(start, len(self.messages)):
-            if at == settled and at > start:
+            if at == settled:
                 self._release()
-                self._keep(at)
+                self._keep(at, start)
             message = self.messages[at]
             if message.role == "assistant":
                 self._release()
@@ -85,6 +85,8 @@ class ChatMessages:
             else:
                 self._user(message)
         self._release()
+        if settled == len(self.messages):
+            self._keep(settled, start)
         return self.out
 
     def _known(self) -> int:
@@ -98,8 +100,8 @@ class ChatMessages:
         self.warnings = dict.fromkeys(warnings)
         return int(at)
 
-    def _keep(self, at: int) -> None:
-        if self.handed.wire is not None and self.target.quirks.reasoning_replay != "tool_turns":
+    def _keep(self, at: int, start: int) -> None:
+        if at > start and self.handed.wire is not None and self.target.quirks.reasoning_replay != "tool_turns":
             self.handed.wire["chat"] = (at, [dict(item) for item in self.out], tuple(self.warnings))
 
     def _release(self) -> None:

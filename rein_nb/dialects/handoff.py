@@ -147,6 +147,8 @@ class _Pass:
                 self._keep(message, [part for part in map(cleaned, message.parts) if not self._empty(part)])
             else:
                 self._user(at, message)
+        if cut == len(self.messages):
+            settled, keeping = len(self.out), self._settle(cut)
         renamed = {wire: name for name, wire in self.names.items() if wire != name}
         if self._begin():
             return Handoff(self.out, list(self.warnings), self.repairs, renamed)
@@ -156,10 +158,15 @@ class _Pass:
         return Handoff(self.out, list(self.warnings), self.repairs, renamed, settled, wire)
 
     def _cut(self) -> int | None:
-        """Where the settled part ends: before the last assistant message, if all calls before it are answered on the spot."""
-        last = len(self.messages) - 1
+        """Where the settled part ends, if all calls in it are answered on the spot: behind the last assistant message's results,
+        where they are the last that there is, else before that message."""
+        end = len(self.messages)
+        last = end - 1
         while last > self.start and self.messages[last].role != "assistant":
             last -= 1
+        answered = self.answers.get(last)
+        if answered is not None and answered.standing is self.messages[-1]:
+            last = end
         if last <= self.start or last < LEAST:
             return None
         for at, answers in self.answers.items():

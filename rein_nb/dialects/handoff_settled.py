@@ -1,7 +1,7 @@
 """What is known of the settled beginning of a history, so that a loop's next request hands off and encodes only what is new.
 
-A conversation grows at its end, by the same message objects. Up to its last assistant message it is *settled* when every call has its
-result right behind it: nothing that comes later changes what is sent of it, except a result or an id that reaches back, for which the
+A conversation grows at its end, by the same message objects. Up to its last assistant message, or the results of that one's calls, it is
+*settled* when every call has its result right behind it: nothing that comes later changes what is sent of it, except a result or an id that reaches back, for which the
 whole history is done anew (`Unsettled`). What is kept here holds no message of the history alive, and goes when its first one does.
 """
 
@@ -80,7 +80,7 @@ def find(history: Sequence[Message], target: Target) -> Settled | None:
     if anchor is None:
         return None
     found = _known.get((id(target), id(anchor)))
-    if found is None or found.target is not target or len(found.sources) >= len(history):
+    if found is None or found.target is not target or len(found.sources) > len(history):
         return None
     for (source, parts), message in zip(found.sources, history, strict=False):
         if source() is not message or message.parts != parts:

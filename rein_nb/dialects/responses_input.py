@@ -65,9 +65,13 @@ def input_items(
     out = [dict(item) for item in known]
     customs: dict[str, Item] = dict(calls)
     noted = list(told)
-    for at in range(start, len(messages)):
+
+    def keep(at: int) -> None:
         if at == settled and at > start and wire is not None:
             wire[key] = (at, [dict(item) for item in out], dict(customs), tuple(noted))
+
+    for at in range(start, len(messages)):
+        keep(at)
         message = messages[at]
         if message.role == "assistant":
             writer = _Assistant(stored, customs)
@@ -81,6 +85,7 @@ def input_items(
                 out.append({"role": role, "content": message.text})
         else:
             out += _user(message, customs)
+    keep(len(messages))
     warnings += [text for text in noted if text not in warnings]
     return out
 

@@ -65,6 +65,8 @@ class RunClock:
     ----------
     started_at
         Unix time at which the run began, seconds; 0.0 before.
+    steady
+        Whether results have no times of the machine, as it was when the run was made.
     now
         Gives the Unix time, seconds. An attribute, so that a real run's events ask the machine without a call between.
     """
@@ -77,6 +79,7 @@ class RunClock:
         self.owner = owner
         self.started_at = 0.0
         self.now: Callable[[], float] = time.time
+        self.steady = steady()
         self._begun = 0.0
 
     def begin(self) -> Token[RunClock | None]:
@@ -95,7 +98,7 @@ class RunClock:
 
     def told(self, value: T) -> T | None:
         """A time by this clock, for a result; None where results have none."""
-        return measured(value)
+        return None if self.steady else value
 
     def follow(self, call: Call) -> None:
         """A model call began."""
@@ -271,8 +274,9 @@ class Stopwatch:
     def __init__(self) -> None:
         running = _running.get()
         replayed = running is not None and running.replayed
-        self.started_at = now() if replayed else measured(now())
-        self._begun = None if replayed else measured(time.perf_counter())
+        unknown = running.steady if running is not None else steady()
+        self.started_at = now() if replayed or not unknown else None
+        self._begun = None if replayed or unknown else time.perf_counter()
 
     def seconds(self) -> float | None:
         """Since the start; None when not known."""

@@ -6,6 +6,7 @@ secret is replaced wherever it appears, and text that has the *shape* of a crede
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Iterable
@@ -36,25 +37,31 @@ _SECRET_FIELD = re.compile(
     r"auth[-_]?token|bearer|password|passwd|private[-_]?key|authorization|credentials?|session[-_]?token)$"
 )
 
+_LONGEST_NAME = 40
+"""Characters; the longest name of those above is shorter."""
+
 # Shapes of credentials, by their issuers' documented prefixes. Each needs a length that prose does not reach.
+# One word boundary before all of them: tried anew for each, it would be most of the work of reading a long text.
 _SHAPES = re.compile(
     r"""(?x)
-      \bsk-[A-Za-z0-9_-]{12,}                                   # OpenAI, Anthropic, DeepSeek, OpenRouter
-    | \b(?:gsk|xai|pplx|nvapi|csk|fw|hf|tgp_v1|r8|key|rk|pk|sk)_[A-Za-z0-9_-]{16,}   # Groq, xAI, HF, Stripe...
-    | \b(?:xai|pplx|nvapi|csk|jina|voyage|pa|tvly|esecret|lsv2_pt)-[A-Za-z0-9_-]{16,}
-    | \bAIza[0-9A-Za-z_-]{30,}                                  # Google API key
-    | \bya29\.[0-9A-Za-z_.-]{20,}                               # Google OAuth access token
-    | \b1//0[0-9A-Za-z_-]{20,}                                  # Google refresh token
-    | \bGOCSPX-[0-9A-Za-z_-]{20,}                               # Google client secret
-    | \b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b                   # AWS access key id
-    | \bABSK[A-Za-z0-9+/=]{40,}                                 # AWS Bedrock API key
-    | \bgh[pousr]_[A-Za-z0-9]{30,} | \bgithub_pat_[A-Za-z0-9_]{30,}
-    | \bglpat-[A-Za-z0-9_-]{18,}
-    | \bxox[abeoprs]-[A-Za-z0-9-]{10,}                          # Slack
-    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web token
-    | \bnpm_[A-Za-z0-9]{30,} | \bpypi-[A-Za-z0-9_-]{50,}
-    | \bdckr_pat_[A-Za-z0-9_-]{20,}
-    | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}              # SendGrid
+    \b (?:
+        sk-[A-Za-z0-9_-]{12,}                                     # OpenAI, Anthropic, DeepSeek, OpenRouter
+      | (?:gsk|xai|pplx|nvapi|csk|fw|hf|tgp_v1|r8|key|rk|pk|sk)_[A-Za-z0-9_-]{16,}   # Groq, xAI, HF, Stripe...
+      | (?:xai|pplx|nvapi|csk|jina|voyage|pa|tvly|esecret|lsv2_pt)-[A-Za-z0-9_-]{16,}
+      | AIza[0-9A-Za-z_-]{30,}                                    # Google API key
+      | ya29\.[0-9A-Za-z_.-]{20,}                                 # Google OAuth access token
+      | 1//0[0-9A-Za-z_-]{20,}                                    # Google refresh token
+      | GOCSPX-[0-9A-Za-z_-]{20,}                                 # Google client secret
+      | (?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b                     # AWS access key id
+      | ABSK[A-Za-z0-9+/=]{40,}                                   # AWS Bedrock API key
+      | gh[pousr]_[A-Za-z0-9]{30,} | github_pat_[A-Za-z0-9_]{30,}
+      | glpat-[A-Za-z0-9_-]{18,}
+      | xox[abeoprs]-[A-Za-z0-9-]{10,}                            # Slack
+      | eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}   # JSON web token
+      | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{50,}
+      | dckr_pat_[A-Za-z0-9_-]{20,}
+      | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}                # SendGrid
+    )
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
     """
 )
@@ -71,6 +78,15 @@ _ASSIGNED = re.compile(
 _BEARER = re.compile(r"(?i)\b((?:authorization\s*[:=]\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{12,})")
 _URL_CREDENTIALS = re.compile(r"\b([a-z][a-z0-9+.-]*://[^\s/:@]{1,64}):([^\s/@]{3,})@")
 _URL_KEY = re.compile(r"(?i)([?&](?:key|api[-_]?key|token|access_token|sig|signature)=)([^&\s\"']{8,})")
+
+
+def _is_secret_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _names_a_secret(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_a_secret(name: str) -> bool:
+    return name.lower() in SECRET_HEADERS or _SECRET_FIELD.match(name) is not None
 
 
 class Redactor:
@@ -106,6 +122,8 @@ class Redactor:
             return text
         text = _SHAPES.sub(MASK, text)
         text = _BEARER.sub(lambda m: m[1] + MASK, text)
+        if ":" not in text and "=" not in text:
+            return text  # nothing is assigned here, and this is no URL
         text = _ASSIGNED.sub(lambda m: m[1] + MASK, text)
         text = _URL_CREDENTIALS.sub(lambda m: f"{m[1]}:{MASK}@", text)
         return _URL_KEY.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
@@ -116,9 +134,7 @@ class Redactor:
         # All at once, for headers that hold nothing secret: a line's end is a boundary as a text's is.
         lines = "\n".join([value for _, value in pairs if len(value) >= self.min_length])
         clean = self.text(lines) == lines
-        return {
-            name: MASK if self._is_secret_name(name) else value if clean else self.text(value) for name, value in pairs
-        }
+        return {name: MASK if _is_secret_name(name) else value if clean else self.text(value) for name, value in pairs}
 
     def json(self, value: Any) -> Any:
         """A JSON value with every secret masked: by field name and in every string."""
@@ -127,17 +143,13 @@ class Redactor:
         if isinstance(value, dict):
             return {
                 key: MASK
-                if isinstance(key, str) and isinstance(item, str) and item and self._is_secret_name(key)
+                if isinstance(key, str) and isinstance(item, str) and item and _is_secret_name(key)
                 else self.json(item)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             return [self.json(item) for item in value]
         return value
-
-    @staticmethod
-    def _is_secret_name(name: str) -> bool:
-        return name.lower() in SECRET_HEADERS or _SECRET_FIELD.match(name) is not None
 
 
 REDACTOR = Redactor()

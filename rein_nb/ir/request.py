@@ -266,10 +266,12 @@ class Request(Data):
             Saying what is wrong and what would be right.
         """
         try:
-            if type(messages) is list and all(type(message) is Message for message in messages):
-                # Messages are immutable and were checked when they were made; a long history is not checked at each turn again.
-                rest = cls(messages=[], **fields)
-                request = rest.model_copy(update={"messages": messages})
+            if _is_checked(messages, Message):
+                # Vocabulary is immutable and was checked when it was made; a long history is not checked at each turn again.
+                if _are_checked(**fields):
+                    request = cls.model_construct(messages=messages, **fields)
+                else:
+                    request = cls(messages=[], **fields).model_copy(update={"messages": messages})
             else:
                 request = cls(messages=messages, **fields)
         except ValidationError as exc:
@@ -295,3 +297,25 @@ class Request(Data):
             raise InvalidRequest(f"tool_choice {choice.mode!r} needs tools, and none were given")
         if choice.mode == "named" and choice.name not in names:
             raise InvalidRequest(f"tool_choice names {choice.name!r}, which is not among the tools: {', '.join(names)}")
+
+
+def _is_checked(values: Any, kind: type[Data]) -> bool:
+    return type(values) is list and all(type(value) is kind for value in values)
+
+
+def _are_checked(
+    *,
+    tools: Any = (),
+    tool_choice: Any = None,
+    options: Any = None,
+    output_format: Any = None,
+    **others: Any,
+) -> bool:
+    """Whether a request's fields are vocabulary already."""
+    return (
+        not others
+        and _is_checked(tools, ToolSpec)
+        and type(options) is Options
+        and (tool_choice is None or type(tool_choice) is ToolChoice)
+        and (output_format is None or type(output_format) is OutputFormat)
+    )

@@ -160,11 +160,14 @@ class _Guard:
     def phase(self, phase: str) -> None:
         """Enter a phase: ``first_byte`` or ``idle``; its clock starts now."""
         self._phase = phase
-        self._since = self._loop.time()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        now = self._since = self._loop.time()
         limit = self._limits[phase]
+        timer = self._timer
+        if timer is not None:
+            if limit is not None and timer.when() <= now + limit:
+                return  # it looks what the time is, and goes on
+            timer.cancel()
+            self._timer = None
         if limit is not None:
             self._timer = self._loop.call_later(limit, self._tick)
 

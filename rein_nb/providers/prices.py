@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -229,12 +230,11 @@ def _found(
     price_id = _price_id(provider)
     if price_id is None:
         return None
-    snapshot = _snapshot(price_id, model)
     counts = _counts(usage)
-    rates = _rates(snapshot, price_id, model, at, terms)
+    rates = _rates(price_id, model, at, terms)
     money = rates.money(counts) if rates is not None else None
     if rates is None or money is None:
-        return _calculated(snapshot, price_id, model, counts, at, terms)
+        return _calculated(_snapshot(price_id, model), price_id, model, counts, at, terms)
     return rates, money
 
 
@@ -321,16 +321,19 @@ def _unit_price(price: Any, total_input: int) -> Any:
     return getattr(price, "base", price)
 
 
-_rates_of: dict[tuple[int, str, str, date, frozenset[tuple[str, str]]], _Rates | None] = {}
+_rates_of: dict[tuple[str, str, date, tuple[tuple[str, str], ...]], tuple[Any, _Rates | None]] = {}
+"""By price list name, model, day and terms: the user's own list that was in use, and what was found."""
 
 
-def _rates(snapshot: Any, price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
-    key = (id(snapshot), price_id, model, at.date(), frozenset(terms.items()))
-    if key not in _rates_of:
+def _rates(price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
+    key = (price_id, model, at.date(), tuple(terms.items()))
+    own = _own_list()
+    found = _rates_of.get(key)
+    if found is None or found[0] is not own:
         if len(_rates_of) > _KEPT:
             _rates_of.clear()
-        _rates_of[key] = _make_rates(snapshot, price_id, model, at, terms)
-    return _rates_of[key]
+        found = _rates_of[key] = own, _make_rates(_snapshot(price_id, model), price_id, model, at, terms)
+    return found[1]
 
 
 def _make_rates(snapshot: Any, price_id: str, model: str, at: datetime, terms: Mapping[str, str]) -> _Rates | None:
@@ -391,13 +394,17 @@ _lock = threading.RLock()
 _snapshots: dict[tuple[str, str], Any] = {}
 
 
+def _own_list() -> Any:
+    """The price list that the user keeps up to date; None while there is none."""
+    module = sys.modules.get("genai_prices.data_snapshot")
+    return getattr(module, "_custom_snapshot", None)
+
+
 def _snapshot(price_id: str | None, model: str) -> Any:
     """A price list that has at least what this provider's name of a model can mean."""
-    import sys
-
     from genai_prices import data_snapshot
 
-    whole = getattr(data_snapshot, "_custom_snapshot", None) is not None or "genai_prices.data" in sys.modules
+    whole = _own_list() is not None or "genai_prices.data" in sys.modules
     if whole or price_id is None:
         return data_snapshot.get_snapshot()
     key = (price_id, model)
@@ -408,7 +415,6 @@ def _snapshot(price_id: str | None, model: str) -> Any:
                 return data_snapshot.get_snapshot()
             if len(_snapshots) > _KEPT:
                 _snapshots.clear()
-                _rates_of.clear()  # its keys are the snapshots' identities
             _snapshots[key] = data_snapshot.DataSnapshot(providers=providers, from_auto_update=False)
         return _snapshots[key]
 

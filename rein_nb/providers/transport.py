@@ -25,6 +25,8 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from rein_nb.dialects.base import WireCall
 from rein_nb.ir.redaction import REDACTOR
 from rein_nb.providers import prices
@@ -476,8 +478,14 @@ class _Templates:
         import httpx2
 
         url, headers, extensions = made
-        content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        return httpx2.Request("POST", url, headers=headers, content=content, extensions=dict(extensions))
+        content = _as_json(body)
+        # Given as a stream, no header is made up anew: all that changes is there.
+        request = httpx2.Request(
+            "POST", url, headers=headers, stream=httpx2.ByteStream(content), extensions=dict(extensions)
+        )
+        request.headers["Content-Length"] = str(len(content))
+        request.read()
+        return request
 
     def _build_request(self, options: Any, **more: Any) -> Any:
         try:
@@ -497,9 +505,18 @@ class _Templates:
         ):
             import httpx2
 
-            headers = httpx2.Headers(request.headers)
-            del headers["content-length"]
-            self._made[options.url] = (request.url, headers, request.extensions)
+            self._made[options.url] = (request.url, httpx2.Headers(request.headers), request.extensions)
+
+
+def _as_json(body: Any) -> bytes:
+    """A body as JSON in UTF-8. Raises ValueError for a number that JSON does not have, as the SDKs do."""
+    try:
+        content = to_json(body)
+    except PydanticSerializationError:
+        content = b""
+    if not content or b"NaN" in content or b"Infinity" in content:  # such a number, or a text that speaks of one
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return content
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -353,13 +354,15 @@ def _started(response: Response, on_response: OnResponse | None) -> Mapping[str,
     return headers
 
 
+@functools.lru_cache(maxsize=256)
+def _is_kept(header: str) -> bool:
+    name = header.lower()
+    return name in _KEPT_HEADERS or "ratelimit" in name or "rate-limit" in name
+
+
 def _opening(call: WireCall, headers: Mapping[str, str]) -> list[Delta]:
     """What is known before the answer's first byte: warnings, and the headers worth keeping."""
-    kept = {
-        lower: value
-        for name, value in headers.items()
-        if (lower := name.lower()) in _KEPT_HEADERS or "ratelimit" in lower or "rate-limit" in lower
-    }
+    kept = {name.lower(): value for name, value in headers.items() if _is_kept(name)}
     out: list[Delta] = [Warn(text) for text in call.warnings]
     if kept:
         out.append(Meta(extra={"http": dict(REDACTOR.headers(kept.items()))}))

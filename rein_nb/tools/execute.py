@@ -75,19 +75,27 @@ async def run_guarded(
         return Ended("cancelled")
     loop = asyncio.get_running_loop()
     work = start()
-    stop: asyncio.Future[None] = loop.create_future()
-    detach = token.on_cancel(lambda: _wake(loop, stop))
+    over: asyncio.Future[None] = loop.create_future()
+    """Done when the work is, when the token is cancelled, or when the time is up."""
+
+    def end(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    work.add_done_callback(end)
+    detach = token.on_cancel(lambda: _soon(loop, end))
+    timer = loop.call_later(timeout_s, end) if timeout_s is not None else None
     try:
         if not work.done():
-            await asyncio.wait((work, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await over
     except asyncio.CancelledError:
         token.cancel("the task was cancelled")
         await _wind_down(work)
         raise
     finally:
         detach()
-        if not stop.done():
-            stop.cancel()
+        if timer is not None:
+            timer.cancel()
     if work.done() and not work.cancelled():
         error = work.exception()
         if error is not None:
@@ -105,13 +113,9 @@ async def run_guarded(
     return Ended(how)
 
 
-def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
-    def set_it() -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
+def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
     try:
-        loop.call_soon_threadsafe(set_it)
+        loop.call_soon_threadsafe(work)
     except RuntimeError:  # the loop is closed: nobody waits any more
         return
 

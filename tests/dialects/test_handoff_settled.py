@@ -107,9 +107,18 @@ def test_the_settled_part_is_known_and_only_the_rest_is_new() -> None:
     sent(history[:-2], CLAUDE)
     known = handoff_settled.find(history, CLAUDE)
     assert known is not None
-    assert len(known.sources) == len(history) - 4
+    assert len(known.sources) == len(history) - 2
     at, turns = known.wire["anthropic"]
-    assert (at, len(turns)) == (len(history) - 4, len(history) - 4)
+    assert (at, len(turns)) == (len(history) - 2, len(history) - 2)
+
+
+def test_an_answer_that_may_still_be_gone_on_with_is_not_settled() -> None:
+    history = [*long(8), Message(role="assistant", parts=[ToolCall(id="last", name="ls")], origin=CLAUDE.origin)]
+    sent(history, CLAUDE)
+    history.append(Message(role="user", content="and?"))
+    known = handoff_settled.find(history, CLAUDE)
+    assert known is not None
+    assert len(known.sources) == len(history) - 2
 
 
 def test_parts_that_were_exchanged_in_place_are_seen() -> None:

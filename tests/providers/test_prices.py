@@ -107,7 +107,7 @@ def test_terms_cost_what_the_package_calculates(price_id, terms):
     for model in provider.models:
         if provider.find_model(model.id) is None:
             continue  # a family's entry, matched by longer names only
-        rates = prices._rates(snapshot, price_id, model.id, LATE, terms)
+        rates = prices._make_rates(snapshot, price_id, model.id, LATE, terms)
         money = rates.money(counts) if rates is not None else None
         if money is not None:
             told = snapshot.calc(GenaiUsage(**counts), model.id, price_id, None, LATE, terms)
@@ -206,7 +206,7 @@ def test_the_short_way_gives_what_the_package_calculates(price_id, at):
             continue  # a family's entry, matched by longer names only
         for total in (1_000, 300_000):
             counts = {"input_tokens": total, "output_tokens": 77, "cache_read_tokens": 300, "cache_write_tokens": 200}
-            rates = prices._rates(snapshot, price_id, model.id, at, {})
+            rates = prices._make_rates(snapshot, price_id, model.id, at, {})
             money = rates.money(counts) if rates else None
             whole = prices._calculated(snapshot, price_id, model.id, counts, at, None)
             if money is not None and whole is not None:
@@ -266,15 +266,21 @@ def test_prices_load_without_the_whole_list():
 
 
 def test_an_unreadable_price_list_is_an_unknown_price(monkeypatch):
+    monkeypatch.setattr(prices, "_rates_of", {})
     monkeypatch.setattr(prices, "_snapshot", lambda price_id, model: 1 / 0)
     assert cost_usd(Usage(input_tokens=1, output_tokens=1), provider="openai", model="gpt-4o") is None
     prices.warm("openai", "gpt-4o")
 
 
 def test_a_list_the_user_keeps_up_to_date_is_used(monkeypatch):
+    usage = Usage(input_tokens=1, output_tokens=1)
+    before = cost_usd(usage, provider="openai", model="gpt-4o")
+    assert before
     snapshot = data_snapshot.DataSnapshot(providers=[], from_auto_update=True)
     monkeypatch.setattr(data_snapshot, "_custom_snapshot", snapshot)
-    assert cost_usd(Usage(input_tokens=1, output_tokens=1), provider="openai", model="gpt-4o") is None
+    assert cost_usd(usage, provider="openai", model="gpt-4o") is None
+    monkeypatch.setattr(data_snapshot, "_custom_snapshot", None)
+    assert cost_usd(usage, provider="openai", model="gpt-4o") == before
 
 
 def test_find_model():

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rein_nb.ir import InvalidRequest, MalformedResponse, Request, StreamDone, StreamError, TextDelta, UnsupportedOption
 from rein_nb.ir.deltas import Meta
 from rein_nb.llm import LLM, Config
 from rein_nb.providers.reading import DOCUMENT
+from rein_nb.providers.transport import _as_json
 from rein_nb.testing.server import serve_recording
 from tests.providers.wires import CHAT, GOOGLE, KEY, MESSAGES, OLLAMA, RESPONSES, SDK_WIRES, TEXT, WIRES
 
@@ -379,6 +383,29 @@ async def test_later_requests_are_built_as_the_sdk_builds_them(wire, http):
     assert (first.headers, first.path, first.body) == (third.headers, third.path, third.body)
     assert {**first.headers, "content-length": ""} == {**second.headers, "content-length": ""}
     assert "hello \u4e16" in json.dumps(second.json, ensure_ascii=False)
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.sampled_from(["NaN", "-Infinity", "\u2028", "\x00"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+)
+
+
+@given(_JSON)
+def test_a_body_is_the_json_that_the_standard_library_writes(value):
+    assert json.loads(_as_json(value)) == json.loads(json.dumps(value))
+    assert b"\n" not in _as_json(value)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_have_is_refused(number):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _as_json({"temperature": [number]})
 
 
 async def test_a_requests_own_headers_reach_the_wire_every_time():

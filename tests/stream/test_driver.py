@@ -117,6 +117,20 @@ async def test_timeouts_by_phase(script, limits, phase) -> None:
     assert time.perf_counter() - started < 2
 
 
+@pytest.mark.parametrize(
+    ("first_byte_s", "idle_s", "silence_s", "ends"),
+    [(0.1, 1.0, 0.3, "stop"), (1.0, 0.1, 5.0, "idle"), (0.1, None, 0.3, "stop"), (0.3, 0.3, 0.2, "stop")],
+)
+async def test_a_phase_has_its_own_limit_whatever_the_one_before_had(first_byte_s, idle_s, silence_s, ends) -> None:
+    timeouts = SimpleNamespace(first_byte_s=first_byte_s, idle_s=idle_s, total_s=None)
+    script = [0.05, d.Text("a"), silence_s, d.Text("b"), d.Finish("stop")]
+    started = time.perf_counter()
+    events = await collect(source(*script), timeouts=timeouts)
+    last = events[-1].completion
+    assert (last.error.phase if last.error else last.finish_reason) == ends
+    assert time.perf_counter() - started < 2
+
+
 async def test_a_sign_of_life_resets_the_idle_clock() -> None:
     timeouts = SimpleNamespace(first_byte_s=None, idle_s=0.15, total_s=None)
     script = [d.Text("a"), *([0.08, []] * 4), d.Text("b"), d.Finish("stop")]
