@@ -349,7 +349,7 @@ def as_messages(value: Any) -> list[Message]:
     InvalidRequest
         For anything else; the message says what would be right.
     """
-    items = [value] if isinstance(value, str | Message | Mapping) else value
+    items = value if type(value) is list else [value] if isinstance(value, str | Message | Mapping) else value
     try:
         items = list(items)
     except TypeError:

@@ -20,7 +20,7 @@ from rein_nb.agent.loop import run_loop
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import Listener, RunState, Setup, raise_for
-from rein_nb.agent.streams import EventStream, all_events, as_chunks
+from rein_nb.agent.streams import EventStream, as_chunks
 from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
 from rein_nb.ir.clock import RunClock
 from rein_nb.ir.transcript import HasTranscript
@@ -263,7 +263,7 @@ class Agent(HasTranscript):
     def events(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[AgentEvent]:
         """The run as events, `AgentEnd` last. Never raises for what a provider or a tool did."""
         run = self._new_run(prompt, overrides, watched=True)
-        return EventStream(run, lambda: self._drive(run), all_events)
+        return EventStream(run, lambda: self._drive(run))
 
     def astream(self, prompt: Prompt | None = None, **overrides: Any) -> EventStream[StreamChunk]:
         """The run as a flat stream of `StreamChunk` over all its turns, one ``done`` at the end."""

@@ -27,14 +27,14 @@ class EventStream(AsyncIterator[T], Generic[T]):
     ----------
     run
         The run's state; `steer`, `follow_up` and `cancel` here speak to it. `drive` and `view` are the agent's: how it goes on, and what of an event
-        is given out.
+        is given out; None for the event itself.
     """
 
     def __init__(
         self,
         run: RunState,
         drive: Callable[[], Coroutine[Any, Any, AgentResult]],
-        view: Callable[[AgentEvent], Iterable[T]],
+        view: Callable[[AgentEvent], Iterable[T]] | None = None,
     ) -> None:
         self.run = run
         self._drive = drive
@@ -70,10 +70,11 @@ class EventStream(AsyncIterator[T], Generic[T]):
 
     def _start(self) -> None:
         # The listener and the task must not hold the stream: dropping it is how a consumer leaves.
-        put, view, wake = self._items.extend, self._view, self._wake
+        items, view, wake = self._items, self._view, self._wake
+        put: Callable[[Any], None] = items.append if view is None else lambda event: items.extend(view(event))
 
         def listen(event: AgentEvent) -> None:
-            put(view(event))
+            put(event)
             if wake.waiter is not None:
                 wake()
 
@@ -140,11 +141,6 @@ class _Waker:
         waiter = self.waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-
-def all_events(event: AgentEvent) -> Iterable[AgentEvent]:
-    """The view that shows every event."""
-    return (event,)
 
 
 def as_chunks(event: AgentEvent) -> Iterable[StreamChunk]:

@@ -27,6 +27,9 @@ MALFORMED_WORDS = frozenset({"malformed_function_call", "malformed_tool_call", "
 MALFORMED_RETRIES = 2
 """How often such a turn is asked again unchanged: sampling usually gets it right the next time."""
 
+_FRAME = frozenset({StreamStart, StreamRetry, StreamDone, StreamError})
+"""The events of a model call that are about the call, and not about its message."""
+
 _UNKNOWN_WINDOW_KEEP = 16_000
 """Tokens kept after an overflow of a window whose size nobody told, at most half of what the transcript seems to have."""
 
@@ -183,17 +186,15 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
     try:
         async for event in events:
             last = event
-            kind = type(event)
-            if kind is StreamDone or kind is StreamError:
-                completion = event.completion  # type: ignore[union-attr]
-                continue
-            if kind is StreamStart:
-                run.clock.follow(event._source)
+            if type(event) in _FRAME:
+                if isinstance(event, StreamDone | StreamError):
+                    completion = event.completion
+                elif isinstance(event, StreamStart):
+                    run.clock.follow(event._source)
+                elif run.listening:
+                    run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))  # type: ignore[union-attr]
                 continue
             if not run.listening:
-                continue
-            if isinstance(event, StreamRetry):
-                run.emit(Retry(attempt=event.attempt, wait_s=event.wait_s, error=event.error))
                 continue
             if not shown:
                 shown = True

@@ -166,7 +166,7 @@ class Transport:
         held = self._held.get(asyncio.get_running_loop())
         if endpoint is None:
             endpoint = held.endpoint if held is not None else self.endpoint()
-        if held is None or held.endpoint != endpoint:
+        if held is None or (held.endpoint is not endpoint and held.endpoint != endpoint):
             held = await self._make(endpoint)
         return held
 

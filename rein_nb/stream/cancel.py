@@ -16,6 +16,13 @@ class CancellationToken:
     `cancel` may be called from any thread, any number of times; only the first counts. Callbacks run once, in the cancelling
     thread (at once, when the token is already cancelled); they must be quick and thread-safe.
 
+    Attributes
+    ----------
+    is_cancelled
+        Whether `cancel` was called.
+    reason
+        What the first call of it gave.
+
     Examples
     --------
     >>> token = CancellationToken()
@@ -26,17 +33,13 @@ class CancellationToken:
 
     def __init__(self, parent: CancellationToken | None = None) -> None:
         self._lock = threading.Lock()
-        self._event = threading.Event()
+        self._event: threading.Event | None = None  # made for the first who waits
         self._callbacks: list[Callable[[], None]] = []
+        self.is_cancelled = False
         self.reason: str | None = None
         self._detach: Callable[[], None] = lambda: None
         if parent is not None:
             self._detach = parent.on_cancel(lambda: self.cancel(parent.reason))
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._event.is_set()
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel, with an optional reason for the record.
@@ -47,10 +50,12 @@ class CancellationToken:
             What a callback raised, after all the others were told.
         """
         with self._lock:
-            if self._event.is_set():
+            if self.is_cancelled:
                 return
             self.reason = reason
-            self._event.set()
+            self.is_cancelled = True
+            if self._event is not None:
+                self._event.set()
             callbacks, self._callbacks = self._callbacks, []
         failure: Exception | None = None
         for callback in callbacks:
@@ -64,7 +69,7 @@ class CancellationToken:
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` run on cancellation. Returns a function that takes it back."""
         with self._lock:
-            if not self._event.is_set():
+            if not self.is_cancelled:
                 self._callbacks.append(callback)
                 return lambda: self._remove(callback)
         callback()
@@ -85,9 +90,14 @@ class CancellationToken:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block the calling thread until cancelled or `timeout` seconds passed; True when cancelled."""
+        with self._lock:
+            if self.is_cancelled:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
         return self._event.wait(timeout)
 
     def raise_if_cancelled(self) -> None:
         """Raise `Cancelled` when cancelled; for long-running tools."""
-        if self._event.is_set():
+        if self.is_cancelled:
             raise Cancelled(self.reason or "cancelled")
