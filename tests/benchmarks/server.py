@@ -1,7 +1,8 @@
 """A loopback server in a process of its own: streams of any length in three dialects, one HTTP chunk an event.
 
-The path says what to send: ``/n<chunks>/i<ms between chunks>/t<tool calls>/...``; the rest of the path says in which dialect. Tool calls
-(of a sync and an async tool, in turn) are made while the request holds no result; chat only. Bytes are rendered once.
+The path says what to send: ``/n<chunks>/i<ms between chunks>/t<tool calls>/m<turns>/...``; the rest of the path says in which dialect. Tool
+calls (of a sync and an async tool, in turn) are made while the request holds no result; with ``m``, a call of ``lookup`` while it holds fewer
+than that many. Chat only, but for ``m``. Bytes are rendered once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 WORDS = (" the", " of", " data", " model", "ing", " caf\u00e9", ",", "\n- ", ' "quoted"', " run")
@@ -27,7 +28,7 @@ def _dump(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def chat_events(n: int, calls: int = 0) -> list[bytes]:
+def chat_events(n: int, calls: int = 0, key: str = "") -> list[bytes]:
     base = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -50,9 +51,12 @@ def chat_events(n: int, calls: int = 0) -> list[bytes]:
                     "tool_calls": [
                         {
                             "index": i,
-                            "id": f"call_{i}",
+                            "id": f"call_{key}{i}",
                             "type": "function",
-                            "function": {"name": ("in_loop", "in_thread")[i % 2], "arguments": "{}"},
+                            "function": {
+                                "name": "lookup" if key else ("in_loop", "in_thread")[i % 2],
+                                "arguments": _dump({"key": key}).decode() if key else "{}",
+                            },
                         }
                     ]
                 }
@@ -65,7 +69,7 @@ def chat_events(n: int, calls: int = 0) -> list[bytes]:
     ]
 
 
-def message_events(n: int) -> list[bytes]:
+def message_events(n: int, key: str = "") -> list[bytes]:
     def event(kind: str, **fields: Any) -> bytes:
         return b"event: " + kind.encode() + b"\ndata: " + _dump({"type": kind, **fields}) + b"\n\n"
 
@@ -81,14 +85,29 @@ def message_events(n: int) -> list[bytes]:
             for i in range(n)
         ),
         event("content_block_stop", index=0),
-        event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": n}),
+        *(message_call(event, key) if key else ()),
+        event(
+            "message_delta",
+            delta={"stop_reason": "tool_use" if key else "end_turn", "stop_sequence": None},
+            usage={"output_tokens": n},
+        ),
         event("message_stop"),
     ]
 
 
-@functools.lru_cache(maxsize=32)
-def rendered(dialect: str, n: int, calls: int = 0) -> tuple[bytes, ...]:
-    events = message_events(n) if dialect == "messages" else chat_events(n, calls)
+def message_call(event: Callable[..., bytes], key: str) -> list[bytes]:
+    call = {"type": "tool_use", "id": f"toolu_{key}", "name": "lookup", "input": {}}
+    arguments = {"type": "input_json_delta", "partial_json": _dump({"key": key}).decode()}
+    return [
+        event("content_block_start", index=1, content_block=call),
+        event("content_block_delta", index=1, delta=arguments),
+        event("content_block_stop", index=1),
+    ]
+
+
+@functools.lru_cache(maxsize=512)
+def rendered(dialect: str, n: int, calls: int = 0, key: str = "") -> tuple[bytes, ...]:
+    events = message_events(n, key) if dialect == "messages" else chat_events(n, calls, key)
     return tuple(b"%x\r\n%b\r\n" % (len(e), e) for e in events)
 
 
@@ -104,6 +123,10 @@ WHOLE = {
         "usage": {"input_tokens": 12, "output_tokens": 4},
     }),
 }  # fmt: skip
+
+
+_RESULT = re.compile(rb'"role": ?"tool"|"type": ?"tool_result"')
+"""What a request holds once for each tool result."""
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -128,7 +151,9 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             calls = (
                 0 if b'"role":"tool"' in body.replace(b" ", b"") else int((re.search(r"/t(\d+)", path) or [0, 0])[1])
             )
-            chunks = rendered(dialect, n, calls)
+            turns = int((re.search(r"/m(\d+)", path) or [0, 0])[1])
+            done = len(_RESULT.findall(body)) if turns else 0
+            chunks = rendered(dialect, n, 1, f"k{done}") if done < turns else rendered(dialect, n, calls)
             if not pause:
                 for i in range(0, len(chunks), 64):
                     writer.write(b"".join(chunks[i : i + 64]))

@@ -6,14 +6,12 @@ Each client runs in a process of its own, on a core of its own where there are t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
 import sys
 import time
-from typing import Any
 
 from tests.benchmarks.server import running
+from tests.benchmarks.workers import answer, lowest
 
 CHUNKS = 10_000
 ROUNDS = 12
@@ -84,32 +82,17 @@ async def _client(name: str, url: str) -> None:
         return time.process_time() - start
 
     await run(200)
-    for line in sys.stdin:
-        n = int(line)
-        print(json.dumps(await run(n) / n * 1e6), flush=True)
+
+    async def us_a_chunk(n: int) -> float:
+        return await run(n) / n * 1e6
+
+    await answer(us_a_chunk)
 
 
 def measure() -> dict[str, float]:
     """CPU ratios to the SDKs' typed streams."""
     with running() as url:
-        workers = {
-            name: subprocess.Popen(
-                [sys.executable, "-m", "tests.benchmarks.stream", name, url],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for name in CLIENTS
-        }
-        samples: dict[str, list[float]] = {name: [] for name in CLIENTS}
-        for _ in range(ROUNDS):
-            for name, worker in workers.items():
-                samples[name].append(_ask(worker, CHUNKS))
-        for worker in workers.values():
-            assert worker.stdin is not None
-            worker.stdin.close()
-            worker.wait(20)
-    cost = {name: min(values) for name, values in samples.items()}  # what others run on the machine only adds
+        cost = lowest("tests.benchmarks.stream", CLIENTS, url, n=CHUNKS, rounds=ROUNDS)
     for name, us in cost.items():
         print(f"{name}: {us:.1f} us a chunk")
     return {
@@ -118,12 +101,6 @@ def measure() -> dict[str, float]:
         "aiohttp transport / openai typed stream": cost["rein_nb-fast chat"] / cost["openai chat"],
         "aiohttp transport / anthropic typed stream": cost["rein_nb-fast messages"] / cost["anthropic messages"],
     }
-
-
-def _ask(worker: Any, n: int) -> float:
-    worker.stdin.write(f"{n}\n")
-    worker.stdin.flush()
-    return float(json.loads(worker.stdout.readline()))
 
 
 if __name__ == "__main__":
