@@ -1,12 +1,11 @@
 """Writes `command-line.md` from the parser of ``rein-nb``.
 
-``python docs/reference/make_cli.py`` writes the file; ``--check`` only says whether it is up to date.
+``python docs/make.py`` writes the file.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def page() -> str:
     """The whole file."""
     parts = [
         "# Command line\n",
-        "This page is written by `python docs/reference/make_cli.py` from the parser; a test fails when it is out of date.\n",
+        "This page is written by `python docs/make.py` from the parser; a test fails when it is out of date.\n",
         "`rein-nb` is installed with the package; `python -m rein_nb` is the same. What was asked for goes to stdout, everything else to stderr, so that pipes work; "
         "`--json` prints data and nothing else.\n",
         "| exit status | |\n| --- | --- |\n| 0 | done |\n| 1 | could not be done; one line on stderr says why |\n| 2 | the command line means nothing |\n| 130 | interrupted |\n",
@@ -75,16 +74,6 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is out of date")
-    text = page()
-    if parser.parse_args().check:
-        return 0 if PAGE.read_text(encoding="utf-8") == text else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> dict[Path, str]:
+    """The file and what should be in it."""
+    return {PAGE: page()}

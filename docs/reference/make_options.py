@@ -1,13 +1,11 @@
 """Writes `options.md`: the provider tables and the option table, from the registry, from what the codecs really encode and from what was played.
 
-``python docs/reference/make_options.py`` writes the file; ``--check`` only says whether it is up to date.
+``python docs/make.py`` writes the file.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -220,7 +218,7 @@ def page() -> str:
     )  # fmt: skip
     return f"""# Providers and options
 
-This page is written by `python docs/reference/make_options.py` from the registry of providers, from what each codec encodes, and from what the conformance run
+This page is written by `python docs/make.py` from the registry of providers, from what each codec encodes, and from what the conformance run
 played. A test fails when it is out of date.
 
 ## What becomes of each option
@@ -263,16 +261,6 @@ are looked at first for every provider, then the vendor's own variables in this 
 """
 
 
-def main() -> int:
-    """Write the page, or check it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is out of date")
-    text = page()
-    if parser.parse_args().check:
-        return 0 if PAGE.read_text(encoding="utf-8") == text else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> dict[Path, str]:
+    """The file and what should be in it."""
+    return {PAGE: page()}

@@ -17,8 +17,7 @@ from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
-from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ProviderError, ToolCall, Usage, clock
-from rein_nb.ir.errors import ErrorKind
+from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall, Usage, clock
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
@@ -224,9 +223,7 @@ class RunState:
         if self.exception is None:
             self.exception = exception
         if not isinstance(exception, KeyboardInterrupt | asyncio.CancelledError):
-            info = exception.info if isinstance(exception, ProviderError) else None
-            kind: ErrorKind = "bad_request" if isinstance(exception, InvalidRequest) else "other"
-            self.error = self.error or info or ErrorInfo.make(kind, f"{type(exception).__name__}: {exception}")
+            self.error = self.error or ErrorInfo.of(exception)
             self.stop("error", str(exception) or type(exception).__name__)
         else:
             self.stop("cancelled", type(exception).__name__)

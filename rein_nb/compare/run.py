@@ -14,7 +14,7 @@ from rein_nb.agent.result import AgentResult
 from rein_nb.compare.columns import ModelColumn, as_columns, as_prompts, prompt_text
 from rein_nb.compare.comparison import Cell, Comparison
 from rein_nb.compare.display import Display, Stops, open_display
-from rein_nb.ir import ErrorInfo, InvalidRequest, Message, ProviderError, clock
+from rein_nb.ir import ErrorInfo, Message, clock
 from rein_nb.stream import CancellationToken
 
 DEFAULT_CONCURRENCY = 8
@@ -264,18 +264,12 @@ async def _cell(job: _Job, column: ModelColumn, cell: Cell) -> None:
 
 def _failed(label: str, messages: list[Message], exc: Exception, started_at: float) -> AgentResult:
     """The row of a run that could not be made at all."""
-    if isinstance(exc, ProviderError):
-        error = exc.info
-    else:
-        error = ErrorInfo.make(
-            "bad_request" if isinstance(exc, InvalidRequest) else "other", f"{type(exc).__name__}: {exc}"
-        )
     return AgentResult(
         run_id=clock.new_id("failed", label, [message.text for message in messages]),
         label=label,
         messages=messages,
         stop_reason="error",
-        error=error,
+        error=ErrorInfo.of(exc),
         started_at=clock.measured(started_at),
         duration_s=clock.measured(clock.now() - started_at),
     )

@@ -73,6 +73,20 @@ class ErrorInfo(Data):
             fields["code"] = str(fields["code"])
         return cls(kind=kind, message=redact(message), **fields)
 
+    @classmethod
+    def of(cls, exception: BaseException) -> ErrorInfo:
+        """The fault that an exception tells of: a provider's own, a request that was wrong by itself, or any other.
+
+        Examples
+        --------
+        >>> ErrorInfo.of(KeyError("city")).message
+        "KeyError: 'city'"
+        """
+        if isinstance(exception, ProviderError):
+            return exception.info
+        kind: ErrorKind = "bad_request" if isinstance(exception, InvalidRequest) else "other"
+        return cls.make(kind, f"{type(exception).__name__}: {exception}")
+
     def to_exception(self, completion: Completion | None = None) -> ProviderError:
         """The exception for this fault, carrying the partial completion."""
         return ERROR_CLASSES.get(self.kind, ProviderError)(self, completion)

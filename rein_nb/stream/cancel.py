@@ -18,8 +18,6 @@ class CancellationToken:
 
     Attributes
     ----------
-    is_cancelled
-        Whether `cancel` was called.
     reason
         What the first call of it gave.
 
@@ -35,11 +33,16 @@ class CancellationToken:
         self._lock = threading.Lock()
         self._event: threading.Event | None = None  # made for the first who waits
         self._callbacks: list[Callable[[], None]] = []
-        self.is_cancelled = False
+        self._cancelled = False
         self.reason: str | None = None
         self._detach: Callable[[], None] = lambda: None
         if parent is not None:
             self._detach = parent.on_cancel(lambda: self.cancel(parent.reason))
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel, with an optional reason for the record.
@@ -50,10 +53,10 @@ class CancellationToken:
             What a callback raised, after all the others were told.
         """
         with self._lock:
-            if self.is_cancelled:
+            if self._cancelled:
                 return
             self.reason = reason
-            self.is_cancelled = True
+            self._cancelled = True
             if self._event is not None:
                 self._event.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -69,7 +72,7 @@ class CancellationToken:
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` run on cancellation. Returns a function that takes it back."""
         with self._lock:
-            if not self.is_cancelled:
+            if not self._cancelled:
                 self._callbacks.append(callback)
                 return lambda: self._remove(callback)
         callback()
@@ -91,7 +94,7 @@ class CancellationToken:
     def wait(self, timeout: float | None = None) -> bool:
         """Block the calling thread until cancelled or `timeout` seconds passed; True when cancelled."""
         with self._lock:
-            if self.is_cancelled:
+            if self._cancelled:
                 return True
             if self._event is None:
                 self._event = threading.Event()
@@ -99,5 +102,5 @@ class CancellationToken:
 
     def raise_if_cancelled(self) -> None:
         """Raise `Cancelled` when cancelled; for long-running tools."""
-        if self.is_cancelled:
+        if self._cancelled:
             raise Cancelled(self.reason or "cancelled")

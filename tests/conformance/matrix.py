@@ -1,7 +1,7 @@
 """What was played of each provider, as data for the documentation.
 
 ``python -m tests.conformance wire --save`` writes it to ``docs/reference/conformance.json``, what came out wrong included, and
-``python docs/reference/make_options.py`` makes a table of it.
+``python docs/make.py`` makes a table of it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from rein_nb.agent import Agent
 from rein_nb.agent.events import AgentEnd
 from rein_nb.agent.result import AgentResult, StopReason, Turn
 from rein_nb.compare.sweep.plan import Work
-from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ProviderError, StreamDone, StreamError, clock
+from rein_nb.ir import Completion, ErrorInfo, Message, ProviderError, StreamDone, StreamError, clock
 from rein_nb.llm import LLM
 
 _STOP: Mapping[str, StopReason] = {
@@ -94,11 +94,6 @@ async def _streamed(llm: LLM, messages: list[Message], options: Mapping[str, Any
 
 def failed(work: Work, messages: list[Message], exc: BaseException, started_at: float) -> AgentResult:
     """The row of a cell that could not be asked at all."""
-    if isinstance(exc, ProviderError):
-        error = exc.info
-    else:
-        kind = "bad_request" if isinstance(exc, InvalidRequest) else "other"
-        error = ErrorInfo.make(kind, f"{type(exc).__name__}: {exc}")  # type: ignore[arg-type]
     return AgentResult(
         run_id=clock.new_id("failed", work.model, [message.text for message in messages]),
         provider=work.provider,
@@ -106,7 +101,7 @@ def failed(work: Work, messages: list[Message], exc: BaseException, started_at: 
         system=work.system,
         messages=messages,
         stop_reason="error",
-        error=error,
+        error=ErrorInfo.of(exc),
         started_at=clock.measured(started_at),
         duration_s=clock.measured(clock.now() - started_at),
     )

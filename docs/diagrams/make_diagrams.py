@@ -1,13 +1,11 @@
 """Draws the two pictures of the design from the code: a token's way, and which room imports which.
 
-``python docs/diagrams/make.py`` writes the SVG files beside it, each in a light and a dark form; ``--check`` only says whether they are up to date. What the boxes
+``python docs/make.py`` writes the SVG files beside it, each in a light and a dark form. What the boxes
 name is read from the unions of types, the table of dialects and the layers that import-linter holds to; which room imports which is read from the imports.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tomllib
 from dataclasses import dataclass, field
 from html import escape
@@ -223,19 +221,3 @@ def files() -> dict[Path, str]:
     return {
         HERE / f"{name}-{form}.svg": draw(theme) for name, draw in drawings.items() for form, theme in THEMES.items()
     }
-
-
-def main() -> int:
-    """Write the files, or check them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
-    check = parser.parse_args().check
-    stale = [path for path, text in files().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    if not check:
-        for path, text in files().items():
-            path.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
