@@ -13,11 +13,11 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from rein_nb.ir.usage import Usage
 
@@ -28,8 +28,6 @@ _DETAILS = {"web_search_requests": "web_searches"}
 
 _MAIN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _ZERO = Decimal(0)
-
-T = TypeVar("T")
 
 _Money: TypeAlias = tuple[Any, Any, Any]
 """(total, input, output): US dollars as Decimals."""
@@ -119,7 +117,10 @@ def cost_usd(
     >>> cost_usd(Usage(input_tokens=10, output_tokens=1), provider="openai", model="no-such-model") is None
     True
     """
-    return _looked_up(_cost, usage, provider, model, at, terms)
+    found = _looked_up(usage, provider, model, at, terms)
+    if found is None or isinstance(found, Price):
+        return found.cost_usd if found is not None else None
+    return float(found[1][0])  # a call's way: without the names and the date that go with a `Price`
 
 
 def price(
@@ -131,21 +132,21 @@ def price(
     terms: Mapping[str, str] | None = None,
 ) -> Price | None:
     """As `cost_usd`, with what the cost is made of and where the price comes from."""
-    return _looked_up(_price, usage, provider, model, at, terms)
+    at = at or datetime.now(tz=UTC)
+    found = _looked_up(usage, provider, model, at, terms)
+    if found is None or isinstance(found, Price):
+        return found
+    rates, money = found
+    return _as_price(*money, rates.model, rates.provider, at, rates.updated)
 
 
 def _looked_up(
-    look_up: Callable[[Usage, str | None, str, datetime, Mapping[str, str]], T | None],
-    usage: Usage,
-    provider: str | None,
-    model: str | None,
-    at: datetime | None,
-    terms: Mapping[str, str] | None,
-) -> T | None:
+    usage: Usage, provider: str | None, model: str | None, at: datetime | None, terms: Mapping[str, str] | None
+) -> Price | tuple[_Rates, _Money] | None:
     if not model or usage.input_tokens is None or usage.output_tokens is None:
         return None
     try:
-        return look_up(usage, provider, model, at or datetime.now(tz=UTC), terms or {})
+        return _found(usage, provider, model, at or datetime.now(tz=UTC), terms or {})
     except Exception:
         # The price list is other people's data and code: whatever is wrong with it, an answer must not be lost over it.
         _log.debug("no price for %s/%s", provider, model, exc_info=True)
@@ -206,22 +207,6 @@ def find_model(model: str, *, provider: str | None = None) -> Any:
     except Exception:
         _log.debug("no price list entry for %s/%s", provider, model, exc_info=True)
         return None
-
-
-def _cost(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str]) -> float | None:
-    # A call's way: without the names and the date that go with a `Price`.
-    found = _found(usage, provider, model, at, terms)
-    if found is None or isinstance(found, Price):
-        return found.cost_usd if found is not None else None
-    return float(found[1][0])
-
-
-def _price(usage: Usage, provider: str | None, model: str, at: datetime, terms: Mapping[str, str]) -> Price | None:
-    found = _found(usage, provider, model, at, terms)
-    if found is None or isinstance(found, Price):
-        return found
-    rates, money = found
-    return _as_price(*money, rates.model, rates.provider, at, rates.updated)
 
 
 def _found(

@@ -355,14 +355,20 @@ def _started(response: Response, on_response: OnResponse | None) -> Mapping[str,
 
 
 @functools.lru_cache(maxsize=256)
-def _is_kept(header: str) -> bool:
-    name = header.lower()
-    return name in _KEPT_HEADERS or "ratelimit" in name or "rate-limit" in name
+def _kept_name(header: bytes) -> str | None:
+    """The name under which a header of an answer is kept; None for one that is not."""
+    name = header.decode("latin-1").lower()
+    return name if name in _KEPT_HEADERS or "ratelimit" in name or "rate-limit" in name else None
 
 
-def _opening(call: WireCall, headers: Mapping[str, str]) -> list[Delta]:
+def _opening(call: WireCall, headers: Any) -> list[Delta]:
     """What is known before the answer's first byte: warnings, and the headers worth keeping."""
-    kept = {name.lower(): value for name, value in headers.items() if _is_kept(name)}
+    kept: dict[str, str] = {}
+    for raw, value in headers.raw:  # of which few need be decoded
+        name = _kept_name(raw)
+        if name is not None:
+            text = value.decode("utf-8", "replace")
+            kept[name] = f"{kept[name]}, {text}" if name in kept else text
     out: list[Delta] = [Warn(text) for text in call.warnings]
     if kept:
         out.append(Meta(extra={"http": dict(REDACTOR.headers(kept.items()))}))

@@ -137,7 +137,7 @@ class Accumulator:
         self._segments: list[tuple[_Slot, int]] = []
         self._current: _Slot | None = None
         self._shown = 0
-        self._usage = Usage()
+        self._usage: Usage | None = None
         self._finish: d.Finish | None = None
         self._fault: ErrorInfo | None = None
         self._extra: Extra = {}
@@ -227,12 +227,12 @@ class Accumulator:
             return _NONE
         head = self.start()
         self._retries = max(self._retries, attempt)
-        if self._usage.raw or self._usage.total_tokens is not None:
+        if self._usage is not None and (self._usage.raw or self._usage.total_tokens is not None):
             # What a failed attempt reported is not this response's usage, and is not lost either.
             spent = self._extra.get("rein_nb", {}).get("failed_attempts", [])
             failed = [*spent, self._usage.model_dump(mode="json", exclude_defaults=True)]
             self._extra = merge_extra(self._extra, {"rein_nb": {"failed_attempts": failed}})
-            self._usage = Usage()
+            self._usage = None
         self._finish = None
         self._fault = None
         if self._recorded is not None:
@@ -478,7 +478,7 @@ class Accumulator:
         return (done,)
 
     def _usage_report(self, delta: d.UsageReport) -> Events:
-        self._usage = self._usage.merged(delta.usage)
+        self._usage = delta.usage if self._usage is None else self._usage.merged(delta.usage)
         return _NONE
 
     def _finished(self, delta: d.Finish) -> Events:
@@ -599,7 +599,7 @@ class Accumulator:
         for key, slot in self._slots.items():
             if slot.hidden:
                 further.setdefault(key[0], []).append((slot, len(slot.items)))  # type: ignore[index]
-        usage = self._usage
+        usage = self._usage or Usage()
         if error is not None and usage.complete:
             usage = usage.model_copy(update={"complete": False})
         return Completion.model_construct(

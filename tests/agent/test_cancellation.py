@@ -292,7 +292,7 @@ def test_cancelled_runs_leave_no_task_thread_connection_or_handle() -> None:
     told = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True, cwd=REPO
     ).stdout.splitlines()
-    assert told[0].startswith("cancelled of 24: 2")
+    assert int(told[0].removeprefix("cancelled: ")) >= 24
     assert told[1:] == ["tasks left: 0", "threads left: 0", "connections left: 0", "handles left: 0"]
 
 

@@ -264,3 +264,20 @@ def test_surrogates_split_over_deltas_become_one_character() -> None:
     acc.feed(d.Text("\udf0a \ud800"))
     acc.feed(d.Finish("stop"))
     assert acc.end()[-1].completion.text == "\U0001f30a \ufffd"
+
+
+def test_the_usage_of_one_report_is_kept_as_it_was_sent() -> None:
+    acc = Accumulator()
+    acc.feed(d.UsageReport(Usage(input_tokens=3, raw={"prompt_tokens": 3, "prompt_tokens_details": None})))
+    assert acc.completion.usage.raw == {"prompt_tokens": 3, "prompt_tokens_details": None}
+    acc.feed(d.UsageReport(Usage(output_tokens=9, raw={"prompt_tokens": None, "completion_tokens": 9})))
+    usage = acc.completion.usage
+    assert (usage.input_tokens, usage.output_tokens) == (3, 9)
+    assert usage.raw["prompt_tokens"] == 3, "null in a later report means: as before"
+
+
+def test_without_a_report_nothing_is_known_of_the_usage() -> None:
+    acc = Accumulator()
+    acc.feed(d.Text("hi"))
+    assert acc.completion.usage == Usage()
+    assert acc.completion.usage.total_tokens is None
