@@ -218,6 +218,11 @@ class Agent(HasTranscript):
             copy.messages = changes["messages"]
         return copy
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Who is told of every event of every run."""
+        return self._setup.on_event
+
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` called with every event of every later run, in the run's thread."""
         self._setup = replace(self._setup, on_event=(*self._setup.on_event, listener))

@@ -6,7 +6,7 @@ ToolExecutionEnd)* TurnEnd)* AgentEnd``. Every run ends with exactly one `AgentE
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -70,6 +70,8 @@ class AgentStart(Event):
         The system prompt.
     tools
         Names of the tools.
+    history
+        The transcript before `messages`; not part of the event's data.
     """
 
     type: ClassVar[str] = "agent_start"
@@ -78,6 +80,7 @@ class AgentStart(Event):
     system: str | None = None
     messages: list[Message] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
+    history: Sequence[Message] = field(default=(), repr=False, compare=False, metadata={"private": True})
 
 
 @dataclass(slots=True, kw_only=True)

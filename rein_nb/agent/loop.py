@@ -55,6 +55,7 @@ async def run_loop(run: RunState) -> AgentResult:
                 system=run.setup.system,
                 messages=run.prompt,
                 tools=run.tools.names,
+                history=run.messages[: run.base],
             )
         )
         while run.stop_reason is None:

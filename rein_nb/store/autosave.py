@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rein_nb.agent.events import (
@@ -19,9 +21,28 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import AgentResult, Turn
 from rein_nb.ir import Completion, Message
-from rein_nb.store.database import StoreError
-from rein_nb.store.records import EVENT, HEAD, MESSAGE, RUN, TOOL_RESULT, TOOL_START, TURN, Record, plain, same_message
+from rein_nb.store.database import SessionDeleted, StoreBusy, StoreError
+from rein_nb.store.forking import forks
+from rein_nb.store.records import (
+    EVENT,
+    HEAD,
+    MESSAGE,
+    RUN,
+    TOOL_RESULT,
+    TOOL_START,
+    TURN,
+    Record,
+    as_json,
+    plain,
+    same_message,
+)
 from rein_nb.store.session import Session
+
+_WAIT_S = 0.05
+"""How long another writer is waited for while the event loop stands still, seconds."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+"""How long the store is left alone after another writer was waited for in vain, seconds; twice as long each time."""
 
 
 class Autosave:
@@ -31,48 +52,112 @@ class Autosave:
     session still knows which calls ended, which had begun, and which had not.
 
     When the store cannot be written (a full disk, a lock that is held too long), the run goes on: what could not be stored waits and is
-    written with the next record, and one warning tells.
+    written with the next record, and one warning tells. Another process that is writing is waited for only a moment, since everything
+    that goes on in the event loop waits too; it is asked again later, and after the run's end by a thread, up to the store's own time limit.
 
-    Runs at the same time are stored on branches of their own, each from where the session stood when it began.
+    A record that cannot be made is left out with a warning; what comes after it is saved all the same.
+
+    Runs at the same time are stored on branches of their own, each behind the transcript that it began with.
     """
+
+    fork_order = 0
 
     def __init__(self, session: Session, *, keep_events: bool = False) -> None:
         self.session = session
         self.keep_events = keep_events
         self.pending: list[Record] = []
         self._told = False
+        self._gone = False
         self._tree = _Tree(session)
         self._runs: dict[str, _Progress] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False
+        self._again_at = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+        self._writer: threading.Thread | None = None
+        forks(self)
+
+    def before_fork(self) -> None:
+        """What waits is the parent's to write."""
+
+    def after_fork_in_child(self) -> None:
+        """A child that wrote it too would write it twice."""
+        self.pending, self._busy = [], False
+        self._writer = None
+
+    def saves_into(self, session: Session) -> bool:
+        """Whether what is heard here goes into this session."""
+        return session.id == self.session.id and session.store.path == self.session.store.path
 
     def __call__(self, event: Event) -> None:
         """Take in one event; from any thread."""
         with self._lock:
+            if self._gone:
+                return
             run = self._runs.get(event.run_id)
             if run is None:
-                # Runs that go on at the same time began with the same past.
-                root = next(iter(self._runs.values())).root if self._runs else self._tree.newest(self.pending)
-                run = self._runs[event.run_id] = _Progress(event.run_id, root, self._tree)
-            records = run.records(event)
-            if isinstance(event, AgentEnd):
+                run = self._runs[event.run_id] = _Progress(event.run_id, self.session.head, self._tree)
+            records = self._made(run, event)
+            ended = isinstance(event, AgentEnd)
+            if ended:
                 del self._runs[event.run_id]
-            elif self.keep_events:
-                records.append(run.record(event, EVENT, event.to_dict()))
             if records or self.pending:
-                self._write(records)
+                self._write(records, last=ended)
 
-    def _write(self, records: list[Record]) -> None:
-        waiting, self.pending = [*self.pending, *records], []
+    def _made(self, run: _Progress, event: Event) -> list[Record]:
         try:
-            self.session.write(waiting)
-            self._told = False
+            records = run.records(event)
+            if self.keep_events and not isinstance(event, AgentEnd):
+                records.append(run.record(event, EVENT, as_json(event.to_dict())))
+        except Exception as exc:  # whatever a tool put into its result: it must not end the saving of everything else
+            warnings.warn(
+                f"a record of the run could not be made and is not saved ({event.type}): {type(exc).__name__}: {exc}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return []
+        return records
+
+    def _write(self, records: list[Record], *, last: bool) -> None:
+        self.pending += records
+        if time.monotonic() >= self._again_at or last:
+            self._try(_WAIT_S)
+        if last and self._busy and self._writer is None:
+            self._writer = threading.Thread(target=self._go_on, name="rein_nb-autosave")
+            self._writer.start()
+
+    def _try(self, wait_s: float) -> None:
+        try:
+            self.session.write(self.pending, wait_s=wait_s)
+        except SessionDeleted as exc:
+            self.pending, self._busy, self._gone = [], False, True
+            warnings.warn(f"the run is not being saved any more: {exc}", RuntimeWarning, stacklevel=5)
         except StoreError as exc:
-            self.pending = waiting
+            self._busy = isinstance(exc, StoreBusy)
+            if self._busy:
+                self._again_at = time.monotonic() + self._pause_s
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             if not self._told:
                 self._told = True
                 warnings.warn(
-                    f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=2
+                    f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=5
                 )
+        else:
+            self.pending = []
+            self._told = self._busy = False
+            self._again_at, self._pause_s = 0.0, _FIRST_PAUSE_S
+
+    def _go_on(self) -> None:
+        """After a run's end, write what waits as soon as that is possible. The process does not end before it."""
+        until = time.monotonic() + self.session.store.database.timeout_s
+        while True:
+            time.sleep(_FIRST_PAUSE_S)
+            with self._lock:
+                if self._busy:
+                    self._try(_WAIT_S)
+                if not self._busy or time.monotonic() > until:
+                    self._writer = None
+                    return
 
 
 class _Tree:
@@ -90,29 +175,30 @@ class _Tree:
         """Note a message that follows `parent`."""
         self._children.setdefault(parent, []).append((entry_id, message))
 
-    def newest(self, pending: list[Record]) -> str | None:
-        """Where the session will stand when everything that waits is written."""
-        waiting = next((record.id for record in reversed(pending) if record.kind == MESSAGE), None)
-        return self._session.head if waiting is None else waiting
-
-    def follow(self, transcript: list[Message], own: set[str]) -> tuple[str | None, int]:
-        """(the entry up to which a branch equals `transcript`, how many messages that is). Entries in `own` are preferred."""
-        at: str | None = None
+    def follow(self, transcript: Sequence[Message], own: Collection[str] = ()) -> tuple[str | None, int]:
+        """(the entry up to which a branch equals `transcript`, how many messages that is). Of equal branches one that ends in `own` is preferred,
+        else the newest."""
+        front: list[str | None] = [None]
         for n, message in enumerate(transcript):
-            equal = [id for id, known in self._children.get(at, ()) if same_message(message, known)]
+            equal: list[str | None] = [
+                id for at in front for id, known in self._children.get(at, ()) if same_message(message, known)
+            ]
             if not equal:
-                return at, n
-            at = next((id for id in equal if id in own), equal[0])
-        return at, len(transcript)
+                return _preferred(front, own), n
+            front = equal
+        return _preferred(front, own), len(transcript)
+
+
+def _preferred(front: Sequence[str | None], own: Collection[str]) -> str | None:
+    return next((id for id in front if id in own), front[-1])
 
 
 class _Progress:
     """What was stored of one run so far."""
 
-    def __init__(self, run_id: str, root: str | None, tree: _Tree) -> None:
+    def __init__(self, run_id: str, head: str | None, tree: _Tree) -> None:
         self.run_id = run_id
-        self.root = root
-        self.head = root
+        self.head = head
         self.tree = tree
         self.stored: list[tuple[Message, str]] = []
         self.announced: list[Message] = []
@@ -125,7 +211,9 @@ class _Progress:
         if isinstance(event, AgentStart):
             facts = {"model": event.model, "provider": event.provider, "system": event.system, "started_at": event.time}
             self.announced = list(event.messages)
+            past = self._past(event)
             return [
+                *past,
                 self.record(event, RUN, {"state": "started", **facts}),
                 *(self._message(event, m) for m in event.messages),
             ]
@@ -147,6 +235,17 @@ class _Progress:
         elif isinstance(event, MessageStart):
             pass  # the message may still grow; its end is what is stored
         return []
+
+    def _past(self, event: AgentStart) -> list[Record]:
+        """What the session has not of the transcript that the run goes on from. The run's own messages follow that."""
+        self.head, same = self.tree.follow(event.history)
+        return self._of_the_past(event, event.history[same:])
+
+    def _of_the_past(self, event: Event, messages: Sequence[Message]) -> list[Record]:
+        records = [self._message(event, message) for message in messages]
+        for record in records:
+            record.data["run_id"] = None
+        return records
 
     def record(self, event: Event, kind: str, data: dict[str, Any]) -> Record:
         """A record of this run, behind the last message of this run."""
@@ -211,12 +310,11 @@ class _Progress:
         rest = result.messages[same:]
         if not rest:
             return [] if self.head == last else [self.record(event, HEAD, {"to": self.head})]
-        records = []
-        for n, message in enumerate(rest, same):
-            records.append(self._message(event, message))
-            if n < result.new_messages_from:
-                records[-1].data["run_id"] = None  # its past, not its own
-        return records
+        past = max(0, result.new_messages_from - same)
+        return [
+            *self._of_the_past(event, rest[:past]),
+            *(self._message(event, message) for message in rest[past:]),
+        ]
 
 
 def _timing(turn: Turn) -> dict[str, Any]:
@@ -229,5 +327,5 @@ def _timing(turn: Turn) -> dict[str, Any]:
 
 
 def _facts(result: AgentResult) -> dict[str, Any]:
-    data = result.model_dump(mode="json", fallback=str, exclude={"messages", "turns", "new_messages_from", "run_id"})
+    data: dict[str, Any] = plain(result, exclude={"messages", "turns", "new_messages_from", "run_id"})
     return data | {"turns": [_timing(turn) for turn in result.turns]}

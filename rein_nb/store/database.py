@@ -1,12 +1,14 @@
 """The SQLite file: opening it, its schema and migrations, and transactions that fail in words.
 
-One connection a `Database`, guarded by a lock, opened again in a forked child. Write-ahead logging lets readers of other processes go on
-while one writes; a writer waits for another up to a time limit.
+One connection a `Database`, guarded by a lock. Write-ahead logging lets readers of other processes go on while one writes; a writer waits for
+another up to a time limit.
+
+No connection is open while the process forks. SQLite keeps what it knows of a file's locks in the process: a child that inherited an open
+connection would take them for its own, and its records would be lost when the parent closes the file.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.ir import ReinError
+from rein_nb.store.forking import forks
 
 Migration = str | Callable[[sqlite3.Connection], None]
 
@@ -46,12 +49,23 @@ CREATE INDEX entries_by_session ON entries (session, seq);
 CREATE INDEX entries_by_kind ON entries (session, kind, seq);
 """
 
+_left_to_the_parent: list[sqlite3.Connection] = []
+"""Connections that a forked child must not close."""
+
 MIGRATIONS: tuple[Migration, ...] = (_V1,)
 """Step n brings a file from version n to n + 1. Steps are only ever added: a file of any earlier version opens."""
 
 
 class StoreError(ReinError):
     """The store cannot be opened, read or written; the message says why and what would help."""
+
+
+class StoreBusy(StoreError):
+    """Another process, or another thread, was writing for as long as was waited."""
+
+
+class SessionDeleted(StoreError):
+    """The session is not in the store any more."""
 
 
 class Database:
@@ -72,50 +86,91 @@ class Database:
         When the file cannot be opened, is no store, or was made by a newer version.
     """
 
+    fork_order = 2
+
     def __init__(self, path: Path, *, timeout_s: float = 30.0, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         self.path = path
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._migrations = migrations
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+        self._unusable = False
         self.connection()
+        forks(self)
 
     def connection(self) -> sqlite3.Connection:
-        """The open connection of this process."""
+        """The open connection."""
         with self._lock:
-            if self._connection is None or self._pid != os.getpid():
-                # A connection must not cross a fork; the parent's is left to the parent.
+            if self._connection is None:
+                if self._unusable:
+                    raise StoreError(
+                        f"the store {self.path} cannot be used in this process: it was forked in the middle of a transaction; fork before or after it"
+                    )
                 self._connection = self._open()
-                self._pid = os.getpid()
             return self._connection
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
+    def before_fork(self) -> None:
+        """Close the connection; the next use opens it again."""
+        if self._connection is not None and not self._connection.in_transaction:
+            self.close()
+
+    def after_fork_in_child(self) -> None:
+        """A connection that is still open was in the middle of this thread's own transaction, which is the parent's to end."""
+        if self._connection is not None:
+            _left_to_the_parent.append(self._connection)
+            self._connection = None
+            self._unusable = True
+
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self, wait_s: float | None = None) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it, or nothing.
+
+        Parameters
+        ----------
+        wait_s
+            How long to wait for another writer, seconds; the database's own limit by default.
 
         Raises
         ------
+        StoreBusy
+            When another writes for longer than is waited.
         StoreError
-            When the disk is full, the file is locked for too long, or cannot be written.
+            When the disk is full, or the file cannot be written.
         """
-        with self._lock, self._faults("write to"):
-            connection = self.connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        limit = self.timeout_s if wait_s is None else wait_s
+        if not self._lock.acquire(timeout=limit):
+            raise StoreBusy(f"cannot write to the store {self.path}: another thread has been writing for too long")
+        try:
+            with self._faults("write to"):
+                connection = self.connection()
+                if wait_s is not None:
+                    connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
+                try:
+                    with self._transaction(connection):
+                        yield connection
+                finally:
+                    if wait_s is not None:
+                        connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, as of one moment."""
@@ -127,7 +182,8 @@ class Database:
         try:
             yield
         except sqlite3.Error as exc:
-            raise StoreError(f"cannot {what} the store {self.path}: {exc}{_hint(exc)}") from exc
+            kind = StoreBusy if "locked" in str(exc) else StoreError
+            raise kind(f"cannot {what} the store {self.path}: {exc}{_hint(exc)}") from exc
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -136,7 +192,7 @@ class Database:
             raise StoreError(f"cannot make the folder of the store {self.path}: {exc}") from exc
         with self._faults("open"):
             connection = sqlite3.connect(
-                self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
+                self.path, timeout=self.timeout_s, isolation_level=None, check_same_thread=False
             )
             try:
                 self._set_up(connection)
@@ -146,16 +202,39 @@ class Database:
             return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        connection.execute(f"PRAGMA busy_timeout = {int(self._timeout_s * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
         connection.execute("PRAGMA foreign_keys = ON")
+        self._check(connection)
         self._use_wal(connection)
         # With a write-ahead log, NORMAL survives any death of the process; only a power cut can take the newest records.
         connection.execute("PRAGMA synchronous = NORMAL")
         self._migrate(connection)
 
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Refuse what is no store, or a newer one's, before anything in it is changed."""
+        connection.execute("BEGIN")  # both as of one moment: another process may be making the store right now
+        try:
+            version = self._version(connection)
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        finally:
+            connection.execute("COMMIT")
+        self._check_version(version)
+        if bool(version) != ({"sessions", "entries"} <= tables) or (not version and tables):
+            raise StoreError(
+                f"{self.path} is a database of something else, with the tables {', '.join(sorted(tables)) or '(none)'}: "
+                "nothing in it was changed; name another file, in REIN_NB_STORE or as the store"
+            )
+
+    def _check_version(self, version: int) -> None:
+        if version > len(self._migrations):
+            raise StoreError(
+                f"the store {self.path} has schema version {version}, and this rein_nb knows versions up to {len(self._migrations)}: "
+                "upgrade rein_nb, or name another file in REIN_NB_STORE"
+            )
+
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         # Two processes that create one file at once collide here without the busy timeout being asked.
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -169,14 +248,9 @@ class Database:
         newest = len(self._migrations)
         if self._version(connection) == newest:
             return
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction(connection):
             version = self._version(connection)
-            if version > newest:
-                raise StoreError(
-                    f"the store {self.path} has schema version {version}, and this rein_nb knows versions up to {newest}: "
-                    "upgrade rein_nb, or name another file in REIN_NB_STORE"
-                )
+            self._check_version(version)
             for step in self._migrations[version:]:
                 if callable(step):
                     step(connection)
@@ -184,11 +258,6 @@ class Database:
                     for statement in filter(str.strip, step.split(";")):
                         connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {newest}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:

@@ -114,10 +114,16 @@ class _Run:
             name: value for name, value in self.facts.items() if name in AgentResult.model_fields and name != "turns"
         }
         if not self.ended:
+            # Killed, or cut off where the session was forked.
+            forked = self.facts.get("state") == "forked"
             usages = [call.usage for turn in turns for call in (*turn.other_calls, turn.completion)]
             usage = sum(usages[1:], usages[0]) if usages else Usage()
             killed = ErrorInfo.make("other", "the process ended before the run did")
-            fields |= {"usage": usage.model_copy(update={"complete": False}), "stop_reason": "error", "error": killed}
+            fields |= {
+                "usage": usage.model_copy(update={"complete": False}),
+                "stop_reason": "cancelled" if forked else "error",
+                "error": None if forked else killed,
+            }
         return AgentResult(
             **{
                 **fields,

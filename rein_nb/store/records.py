@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,9 +105,46 @@ def _scrub_field(key: str, item: Any) -> Any:
     return _scrub(item)
 
 
-def plain(value: Data) -> Any:
-    """Vocabulary as JSON data; a value that JSON does not have becomes its text."""
-    return value.model_dump(mode="json", fallback=str)
+DEEPEST = 200
+"""Levels of nesting that are kept where a value has to be taken apart here; what lies deeper becomes its text."""
+
+
+def plain(value: Data, *, exclude: set[str] | None = None) -> Any:
+    """Vocabulary as JSON data; a value that JSON does not have, that holds itself or is nested too deeply becomes its text."""
+    try:
+        return value.model_dump(mode="json", fallback=str, exclude=exclude)
+    except Exception:  # a tool's own objects in `details`, arguments of any depth
+        return {name: as_json(item) for name, item in value if name not in (exclude or ())}
+
+
+def as_json(value: Any, _depth: int = 0, _within: frozenset[int] = frozenset()) -> Any:
+    """Any value as JSON data. Never raises."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if id(value) in _within:
+        return "(contains itself)"
+    if _depth >= DEEPEST:
+        return _text_of(value)
+    within = _within | {id(value)}
+    if isinstance(value, Data):
+        try:
+            return value.model_dump(mode="json", fallback=str)
+        except Exception:
+            value = dict(value)
+    if isinstance(value, Mapping):
+        return {_text_of(key): as_json(item, _depth + 1, within) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_json(item, _depth + 1, within) for item in value]
+    return _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as exc:
+        return f"({type(value).__name__}, whose text could not be made: {type(exc).__name__})"
 
 
 def stored_form(message: Message) -> Message:

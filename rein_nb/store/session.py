@@ -19,7 +19,8 @@ from rein_nb.agent.events import Event
 from rein_nb.agent.result import AgentResult
 from rein_nb.ir import Message
 from rein_nb.ir.transcript import HasTranscript
-from rein_nb.store.database import StoreError
+from rein_nb.store.database import SessionDeleted, StoreBusy
+from rein_nb.store.forking import forks
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
     AT_HEAD,
@@ -27,6 +28,7 @@ from rein_nb.store.records import (
     LABEL,
     MESSAGE,
     OWN_KINDS,
+    RUN,
     TOOL_RESULT,
     TOOL_START,
     Entry,
@@ -65,12 +67,37 @@ SELECT {_FIELDS} FROM path ORDER BY depth DESC
 """
 
 
+_RUN_ID = "CASE WHEN json_valid(e.data) THEN json_extract(e.data, '$.run_id') END"
+"""The run that an entry tells of; NULL for none (a note may hold NaN, which SQLite does not read)."""
+
+_COPY = f"""
+WITH RECURSIVE path (id) AS (
+    SELECT :head UNION ALL
+    SELECT e.parent FROM path JOIN entries e ON e.session = :session AND e.id = path.id WHERE e.parent IS NOT NULL
+), runs (id) AS (
+    SELECT DISTINCT {_RUN_ID} FROM entries e JOIN path ON e.id = path.id WHERE e.session = :session
+)
+INSERT INTO entries (session, id, parent, kind, time, text, data)
+SELECT :child, e.id, e.parent, e.kind, e.time, e.text, e.data FROM entries e
+WHERE e.session = :session AND e.kind != 'head' AND (
+    (e.kind = 'message' AND e.id IN (SELECT id FROM path))
+    OR (e.kind != 'message' AND e.parent IN (SELECT id FROM path))
+    OR (e.kind != 'message' AND e.parent IS NULL AND (
+        {_RUN_ID} IS NULL OR {_RUN_ID} IN (SELECT id FROM runs)
+    ))
+) ORDER BY e.seq
+"""
+"""A branch with all that hangs on it: also at the root, where the runs that began there do, and notes."""
+
+
 class Session(HasTranscript):
     """One session of a store. Make one with `Session.new`, `Session.resume`, `Store.create` or `Store.open`.
 
     Several objects and processes may write to one session: each goes on from where it was opened, on a branch of its own, and says so in a
     warning when it notices.
     """
+
+    fork_order = 1
 
     def __init__(self, store: Store, id: str) -> None:
         self.store = store
@@ -81,6 +108,13 @@ class Session(HasTranscript):
         self._head: str | None = row[2]
         self._shared_told = False
         self._lock = threading.RLock()
+        forks(self)
+
+    def before_fork(self) -> None:
+        """Nothing of it stays behind."""
+
+    def after_fork_in_child(self) -> None:
+        """It is as it was."""
 
     @classmethod
     def new(cls, title: str = "", *, store: Store | str | os.PathLike[str] | None = None) -> Session:
@@ -167,15 +201,28 @@ class Session(HasTranscript):
             raise ValueError(f"{kind!r} is a kind of rein_nb's own; choose another word")
         return self.write([Record(kind, data)])[0]
 
-    def write(self, records: Sequence[Record]) -> list[Entry]:
+    def write(self, records: Sequence[Record], *, wait_s: float | None = None) -> list[Entry]:
         """Add records in one transaction, each behind the head or where it says. Messages move the head.
+
+        Parameters
+        ----------
+        records
+            What to add.
+        wait_s
+            How long to wait for another writer, seconds; the store's own limit by default.
 
         Raises
         ------
+        StoreBusy
+            When another writes for longer than is waited.
+        SessionDeleted
+            When the session is not in the store any more.
         StoreError
-            When they cannot be written; nothing has changed then.
+            When they cannot be written. Whatever is raised, nothing has changed then.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if wait_s is None else wait_s):
+            raise StoreBusy(f"cannot write to the session {self.id}: another thread has been writing for too long")
+        try:
             head = self._head
             entries = []
             for record in records:
@@ -184,9 +231,11 @@ class Session(HasTranscript):
                 entries.append(Entry(record.id, parent, record.kind, record.time, data))
                 head = record.id if record.kind == MESSAGE else data["to"] if record.kind == HEAD else head
             moved = any(record.kind in (MESSAGE, HEAD) for record in records)
-            stored = self._insert(entries, head, moved)
+            stored = self._insert(entries, head, moved, wait_s)
             shared = moved and stored != self._head and not self._shared_told
             self._head = head
+        finally:
+            self._lock.release()
         if shared:
             self._shared_told = True
             warnings.warn(
@@ -196,13 +245,13 @@ class Session(HasTranscript):
             )
         return entries
 
-    def _insert(self, entries: Sequence[Entry], head: str | None, moved: bool) -> str | None:
+    def _insert(self, entries: Sequence[Entry], head: str | None, moved: bool, wait_s: float | None) -> str | None:
         """Write entries and, where it moved, the head. Returns the head that stood in the file."""
         rows = [(self.id, e.id, e.parent, e.kind, e.time, searchable(e.kind, e.data), to_text(e.data)) for e in entries]
-        with self.store.database.write() as db:
+        with self.store.database.write(wait_s) as db:
             stored = db.execute("SELECT head FROM sessions WHERE id = ?", (self.id,)).fetchone()
             if stored is None:
-                raise StoreError(f"the session {self.id} was deleted from the store {self.store.path}")
+                raise self._deleted()
             db.executemany(
                 "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
             )
@@ -211,6 +260,9 @@ class Session(HasTranscript):
                 (head if moved else stored[0], time.time(), len(entries), self.id),
             )
         return str(stored[0]) if stored[0] is not None else None
+
+    def _deleted(self) -> SessionDeleted:
+        return SessionDeleted(f"the session {self.id} was deleted from the store {self.store.path}")
 
     # -- the tree ---------------------------------------------------------------------------------
 
@@ -239,31 +291,35 @@ class Session(HasTranscript):
             When there is no such message or label.
         """
         target = self._head if at is None else self._target(at)
-        name = f"{self.title} (fork)".lstrip() if title is None else title
         child, now = new_id(), time.time()
         with self.store.database.write() as db:
+            row = db.execute("SELECT title FROM sessions WHERE id = ?", (self.id,)).fetchone()
+            if row is None:
+                raise self._deleted()
+            name = f"{row[0]} (fork)".lstrip() if title is None else title
             db.execute(
                 "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (child, now, now, scrub(name), target, self.id, target),
             )
-            db.execute(
-                """
-                WITH RECURSIVE path (id) AS (
-                    SELECT :head UNION ALL
-                    SELECT e.parent FROM path JOIN entries e ON e.session = :session AND e.id = path.id WHERE e.parent IS NOT NULL
-                )
-                INSERT INTO entries (session, id, parent, kind, time, text, data)
-                SELECT :child, e.id, e.parent, e.kind, e.time, e.text, e.data FROM entries e
-                WHERE e.session = :session AND e.kind != 'head' AND (
-                    (e.kind = 'message' AND e.id IN (SELECT id FROM path))
-                    OR (e.kind != 'message' AND e.parent IN (SELECT id FROM path))
-                ) ORDER BY e.seq
-                """,
-                {"head": target, "session": self.id, "child": child},
-            )
+            db.execute(_COPY, {"head": target, "session": self.id, "child": child})
             # `rowcount` is -1 for an INSERT that begins with WITH.
             db.execute("UPDATE sessions SET entries = changes() WHERE id = ?", (child,))
-        return Session(self.store, child)
+        made = Session(self.store, child)
+        made._end_runs_of(self)
+        return made
+
+    def _end_runs_of(self, origin: Session) -> None:
+        """Note which runs go on in the session that this one was forked from: here they are over."""
+        ended = {
+            entry.data.get("run_id") for entry in self.entries(None, kind=RUN) if entry.data.get("state") == "ended"
+        }
+        there = {
+            entry.data.get("run_id") for entry in origin.entries(None, kind=RUN) if entry.data.get("state") == "ended"
+        }
+        ours = dict.fromkeys(entry.data.get("run_id") for entry in self.path())
+        cut = [Record(RUN, {"state": "forked", "run_id": run}) for run in ours if run in there - ended]
+        if cut:
+            self.write(cut)
 
     def label(self, name: str, at: str | Entry | int | None = None) -> Entry:
         """Give a message a name (the head by default), to rewind or fork to. A later label of the same name wins."""
@@ -412,12 +468,19 @@ class Session(HasTranscript):
 
         The two conversations become one. An agent without messages takes over the session's, healed; what was healed is stored on a branch of
         its own, beside the original. Of an agent with messages, what the session has not is stored: where its past is another, on a branch.
+        An agent that is saved here already is not saved twice.
 
         Raises
         ------
         StoreError
             When the agent's past cannot be stored.
         """
+        from rein_nb.store.autosave import Autosave
+
+        for listener in agent.listeners:
+            if isinstance(listener, Autosave) and listener.saves_into(self):
+                listener.keep_events = listener.keep_events or keep_events
+                return lambda: agent.remove_listener(listener)
         theirs = agent.messages or self.messages
         stored = self.stored_messages
         differ = (n for n, (a, b) in enumerate(zip(theirs, stored, strict=False)) if not same_message(a, b))
@@ -428,9 +491,9 @@ class Session(HasTranscript):
         self.extend(theirs[same:])
         if not agent.messages:
             agent.messages = theirs
-        listener = self.listener(keep_events=keep_events)
-        agent.add_listener(listener)
-        return lambda: agent.remove_listener(listener)
+        made = Autosave(self, keep_events=keep_events)
+        agent.add_listener(made)
+        return lambda: agent.remove_listener(made)
 
     def export_jsonl(self, path: str | os.PathLike[str]) -> Path:
         """Write the whole session, all branches, as JSON Lines; `Store.import_jsonl` reads it back exactly. Returns the path."""
