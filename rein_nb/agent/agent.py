@@ -35,6 +35,9 @@ Prompt: TypeAlias = str | Message | Sequence[str | TextPart | MediaPart | Messag
 """What a run starts with: text, a message, or a list of texts and media (one message) or of messages."""
 
 _SETUP = frozenset(f.name for f in fields(Setup)) - {"options"}
+_OF_AN_AGENT = frozenset({"messages", "session"})
+"""Arguments that are an agent's, and not one run's."""
+
 _HOOKS = ("before_tool_call", "after_tool_call", "before_request", "on_event")
 
 
@@ -141,10 +144,7 @@ class Agent(HasTranscript):
         # Shared with forks: what a recording of one agent goes by.
         self._identity = object()
         self.messages = messages
-        if session is not None:
-            if not callable(getattr(session, "attach", None)):
-                raise InvalidRequest(f"session must be a rein_nb.Session, not {type(session).__name__}")
-            session.attach(self)
+        self._save_into(session)
 
     # -- what it is -------------------------------------------------------------------------------
 
@@ -200,9 +200,17 @@ class Agent(HasTranscript):
         self._results = []
 
     def fork(self, **changes: Any) -> Agent:
-        """An agent of its own with the same setup and conversation, some of it changed: ``agent.fork(llm="openai/...")``."""
+        """An agent of its own with the same setup and conversation, some of it changed: ``agent.fork(llm="openai/...")``.
+
+        It is saved where this one is; with ``session=`` there instead, and with ``session=None`` nowhere.
+
+        Parameters
+        ----------
+        changes
+            Any argument of `Agent`.
+        """
         copy = Agent.__new__(type(self))
-        copy._setup = _changed(self._setup, {k: v for k, v in changes.items() if k != "messages"})
+        copy._setup = _changed(self._setup, {k: v for k, v in changes.items() if k not in _OF_AN_AGENT})
         copy._lock = threading.Lock()
         copy._always_allowed = set(self._always_allowed)
         copy._live = {}
@@ -216,7 +224,18 @@ class Agent(HasTranscript):
             copy._meter = self._meter.copy() if copy._setup.llm is self._setup.llm else Meter()
         if "messages" in changes:
             copy.messages = changes["messages"]
+        if "session" in changes:
+            for listener in copy.listeners:
+                if hasattr(listener, "saves_into"):
+                    copy.remove_listener(listener)
+            copy._save_into(changes["session"])
         return copy
+
+    def _save_into(self, session: Any) -> None:
+        if session is not None:
+            if isinstance(session, type) or not callable(getattr(session, "attach", None)):
+                raise InvalidRequest(f"session must be a rein_nb.Session, not {_told(session)}")
+            session.attach(self)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -243,7 +262,7 @@ class Agent(HasTranscript):
         prompt
             What to say; None goes on from the conversation as it is.
         overrides
-            Any argument of `Agent`, or ``signal=`` (a `CancellationToken`), for this run only.
+            Any argument of `Agent` but ``messages`` and ``session``, or ``signal=`` (a `CancellationToken`), for this run only.
 
         Raises
         ------
@@ -301,6 +320,11 @@ class Agent(HasTranscript):
         signal = overrides.pop("signal", None)
         if signal is not None and not isinstance(signal, CancellationToken):
             raise InvalidRequest(f"signal must be a CancellationToken, not {type(signal).__name__}")
+        if not _OF_AN_AGENT.isdisjoint(overrides):
+            names = " and ".join(sorted(_OF_AN_AGENT.intersection(overrides)))
+            raise InvalidRequest(
+                f"{names} cannot be given for one run: agent.fork({names.split()[0]}=...) makes an agent that has it"
+            )
         setup = _changed(self._setup, overrides)
         started = as_prompt(prompt)
         with self._lock:
@@ -453,6 +477,12 @@ def _changed(setup: Setup, overrides: Mapping[str, Any]) -> Setup:
     options = {name: value for name, value in overrides.items() if name not in _SETUP}
     as_options(options)
     return replace(setup, **_normalised(named), options={**setup.options, **options})
+
+
+def _told(value: Any) -> str:
+    return (
+        f"the class {value.__name__}: make one with Session.new()" if isinstance(value, type) else type(value).__name__
+    )
 
 
 def _has_native_output(llm: LLM) -> bool:

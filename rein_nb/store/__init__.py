@@ -5,7 +5,7 @@ Lives here: `Store`, `Session`, the listener that saves a run while it goes on, 
 May import: everything above it in the house, `platformdirs` and the standard library. May not know: pandas, the notebook.
 
 A record is one transaction. A process that dies, at any moment, loses at most the record it was writing; the file never opens broken.
-Several processes may use one file: readers never wait, writers take turns. Write-ahead logging needs a local disk: on a network file system
+Several processes may use one file, forked ones too: readers never wait, writers take turns. Write-ahead logging needs a local disk: on a network file system
 SQLite's locks are only as good as that system's, so keep the file on a local one (``REIN_NB_STORE``).
 """
 

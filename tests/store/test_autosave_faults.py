@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rein_nb.agent import Agent
-from rein_nb.ir import ToolCall, ToolResult
-from rein_nb.store import Session, Store
+from rein_nb.ir import InvalidRequest, ToolCall, ToolResult
+from rein_nb.store import Session, Store, StoreError
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import tool
 
@@ -194,3 +194,68 @@ def test_a_session_that_is_deleted_while_a_run_goes_on_costs_one_warning(session
     with pytest.warns(RuntimeWarning, match=r"not being saved any more: the session .* was deleted") as told:
         assert agent.run("more").ok
     assert len(told) == 1
+
+
+def test_a_fork_has_what_hangs_on_the_root(session: Session) -> None:
+    session.note("experiment", {"temperature": float("nan")})
+    agent = Agent(L("a", "b"), system="be brief", session=session)
+    agent.run("go")
+    session.rewind(None)
+    Agent(L("c"), session=session).run("elsewhere")
+    session.rewind(agent_head(session, "a"))
+    fork = session.fork()
+    result = fork.results[0]
+    assert (result.model, result.provider, result.system) == (agent.llm.model, agent.llm.provider, "be brief")
+    assert len(fork.results) == 1, "runs of other branches are not there"
+    assert [entry.kind for entry in fork.entries(None)].count("experiment") == 1
+
+
+def agent_head(session: Session, text: str) -> str:
+    """The entry of the message with this text."""
+    return next(e.id for e in session.entries(None, kind="message") if e.message is not None and e.message.text == text)
+
+
+def test_a_run_that_a_fork_cuts_off_was_not_killed(session: Session) -> None:
+    agent = Agent(L([ToolCall(id="c", name="nap", arguments={})], "fin"), tools=[nap], session=session)
+    agent.run("go")
+    cut = session.fork(-2).results[0]
+    assert (cut.stop_reason, cut.error, cut.model) == ("cancelled", None, agent.llm.model)
+    assert len(cut.messages) == 2
+    whole = session.fork().results[0]
+    assert whole == session.results[0]
+
+
+@tool
+def nap() -> str:
+    """Rest."""
+    return "x"
+
+
+def test_a_session_that_is_gone_cannot_be_forked(session: Session) -> None:
+    session.append("x")
+    Store(session.store.path).delete(session.id)
+    with pytest.raises(StoreError, match="was deleted from the store"):
+        session.fork(title="kept")
+    assert session.store.sessions() == []
+
+
+def test_a_fork_is_saved_where_it_says(session: Session) -> None:
+    other = session.store.create("other")
+    agent = Agent(L("a"), session=session)
+    agent.run("go")
+    for changes, grows in (({}, (1, 0)), ({"session": other}, (0, 1)), ({"session": None}, (0, 0))):
+        before = len(session.results), len(other.results)
+        agent.fork(llm=L("b"), **changes).run("more")  # type: ignore[arg-type]
+        assert (len(session.results) - before[0], len(other.results) - before[1]) == grows
+    assert now_in(other) == ["go", "a", "more", "b"]
+
+
+@pytest.mark.parametrize("name", ["session", "messages"])
+def test_what_is_an_agents_cannot_be_given_for_a_run(session: Session, name: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"{name} cannot be given for one run: agent\.fork\({name}=\.\.\.\)"):
+        Agent(L("a")).run("go", **{name: session})
+
+
+def test_a_class_in_a_sessions_place_is_named() -> None:
+    with pytest.raises(InvalidRequest, match=r"not the class Session: make one with Session\.new\(\)"):
+        Agent(L("a"), session=Session)
