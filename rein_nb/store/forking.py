@@ -27,17 +27,21 @@ class Locked(Protocol):
 
 _all: weakref.WeakSet[Locked] = weakref.WeakSet()
 _held: list[Locked] = []
+_list_lock = threading.Lock()
+"""Held while `_all` changes, and during a fork."""
 
 
 def forks(owner: Locked) -> None:
     """Have `owner` be asked at every fork while it lives."""
-    _all.add(owner)
+    with _list_lock:
+        _all.add(owner)
 
 
 def _before() -> None:
-    _held[:] = sorted(_all, key=lambda owner: owner.fork_order)
-    for owner in _held:
+    _list_lock.acquire()
+    for owner in sorted(_all, key=lambda owner: owner.fork_order):
         owner._lock.acquire()
+        _held.append(owner)
         owner.before_fork()
 
 
@@ -45,13 +49,16 @@ def _after_in_parent() -> None:
     for owner in _held:
         owner._lock.release()
     _held.clear()
+    _list_lock.release()
 
 
 def _after_in_child() -> None:
+    global _list_lock
     for owner in _held:
         owner._lock = threading.RLock()
         owner.after_fork_in_child()
     _held.clear()
+    _list_lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
