@@ -47,6 +47,16 @@ def test_export_and_import_round_trip_to_the_byte(store: Store, tmp_path: Path) 
     assert other.sessions()[0] == store.sessions()[0]
 
 
+def test_what_was_masked_comes_back_as_it_was_stored(store: Store, tmp_path: Path) -> None:
+    session = store.create("password=\\hunter22\\")
+    session.append("secret: \\password\\")
+    session.append("http://u?key=aaa/bbbbbb&x:yyy@host")
+    first = session.export_jsonl(tmp_path / "a.jsonl")
+    back = Store(tmp_path / "other.sqlite3").import_jsonl(first)
+    assert back.stored_messages == session.stored_messages
+    assert back.export_jsonl(tmp_path / "b.jsonl").read_bytes() == first.read_bytes()
+
+
 def test_an_import_beside_the_original_gets_a_new_id(store: Store, tmp_path: Path) -> None:
     session = full_session(store)
     path = session.export_jsonl(tmp_path / "a.jsonl")
