@@ -436,4 +436,4 @@ class Session(HasTranscript):
         """Write the whole session, all branches, as JSON Lines; `Store.import_jsonl` reads it back exactly. Returns the path."""
         from rein_nb.store.transfer import export_session
 
-        return export_session(self, Path(path))
+        return export_session(self, Path(path).expanduser())

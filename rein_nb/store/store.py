@@ -204,7 +204,7 @@ class Store:
         """A session from a file that `Session.export_jsonl` wrote; see `rein_nb.store.transfer.import_session`."""
         from rein_nb.store.transfer import import_session
 
-        return import_session(self, Path(path), as_new=new_id).session
+        return import_session(self, Path(path).expanduser(), as_new=new_id).session
 
     def frame_sources(self) -> Iterator[Any]:
         """What frames are made of: every session."""
