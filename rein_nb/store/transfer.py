@@ -29,13 +29,12 @@ from rein_nb.store.records import (
     TOOL_START,
     TURN,
     Entry,
-    from_text,
     new_id,
     scrub,
     searchable,
     to_text,
 )
-from rein_nb.store.session import Session
+from rein_nb.store.session import Session, data_of
 from rein_nb.store.store import Store
 
 FORMAT = "rein_nb.session"
@@ -85,7 +84,7 @@ def export_session(session: Session, path: Path) -> Path:
         with JsonLines(half) as lines:
             lines.append({"format": FORMAT, "version": VERSION, **dict(zip(_HEADER, rows[0][1:], strict=True))})
             for _, *facts, data, _, _ in rows[1:]:
-                lines.append(dict(zip(_ENTRY, (*facts, from_text(data)), strict=True)))
+                lines.append(dict(zip(_ENTRY, (*facts, data_of(session, facts[0], data)), strict=True)))
         half.replace(path)
     finally:
         half.unlink(missing_ok=True)
