@@ -14,6 +14,10 @@ from typing import Any
 
 MASK = "[redacted]"
 
+_ROUNDS = 8
+"""What a URL's mask uncovers is masked in the next round. Only a text that nests URLs in secrets in URLs, over and over, needs more rounds
+than these; it is masked as a whole."""
+
 SECRET_HEADERS = frozenset(
     {
         "authorization",
@@ -72,7 +76,7 @@ _ASSIGNED = re.compile(
     ( \b(?:[A-Za-z0-9]+[-_])*(?:api[-_]?key|secret|access[-_]?token|refresh[-_]?token|auth[-_]?token|password|passwd|
         secret[-_]?access[-_]?key|account[-_]?key|private[-_]?key|subscription[-_]?key|session[-_]?token)
       \\?["']?\s*[:=]\s*\\?["']? )  # quotes may be escaped: JSON text within JSON
-    ( (?!\[redacted\]) [^\s"',;&}\])<>]{8,} )
+    ( (?!\\*\[redacted\]) [^\s"',;&}\])<>]{8,} (?: (?<=\[redacted) \] [^\s"',;&}\])<>]* )* )  # a mask within is part of it
     """
 )
 _BEARER = re.compile(r"(?i)\b((?:authorization\s*[:=]\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{12,})")
@@ -115,18 +119,24 @@ class Redactor:
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def text(self, text: str) -> str:
-        """`text` with every secret masked."""
-        if self._pattern is not None:
-            text = self._pattern.sub(MASK, text)
-        if len(text) < 8:
-            return text
-        text = _SHAPES.sub(MASK, text)
-        text = _BEARER.sub(lambda m: m[1] + MASK, text)
-        if ":" not in text and "=" not in text:
-            return text  # nothing is assigned here, and this is no URL
-        text = _ASSIGNED.sub(lambda m: m[1] + MASK, text)
-        text = _URL_CREDENTIALS.sub(lambda m: f"{m[1]}:{MASK}@", text)
-        return _URL_KEY.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
+        """`text` with every secret masked. Masked text stays as it is when it is masked again."""
+        for _ in range(_ROUNDS):
+            if self._pattern is not None:
+                # What is between masks, so that a secret such as "redacted" does not mask the mask.
+                pieces = text.split(MASK) if MASK in text else [text]
+                text = MASK.join([self._pattern.sub(MASK, piece) for piece in pieces])
+            if len(text) < 8:
+                return text
+            text = _SHAPES.sub(MASK, text)
+            text = _BEARER.sub(lambda m: m[1] + MASK, text)
+            if ":" not in text and "=" not in text:
+                return text  # nothing is assigned here, and this is no URL
+            before = _ASSIGNED.sub(lambda m: m[1] + MASK, text)
+            text = _URL_CREDENTIALS.sub(lambda m: f"{m[1]}:{MASK}@", before)
+            text = _URL_KEY.sub(lambda m: m[0] if m[2].startswith(MASK) else m[1] + MASK, text)
+            if text == before:
+                return text  # only what URLs end at can uncover something: the others' masks begin and end where nothing else does
+        return MASK
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """Headers as a dict; those that carry credentials are masked by name, all others by value."""

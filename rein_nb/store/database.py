@@ -9,6 +9,7 @@ connection would take them for its own, and its records would be lost when the p
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -119,7 +120,8 @@ class Database:
     def before_fork(self) -> None:
         """Close the connection; the next use opens it again."""
         if self._connection is not None and not self._connection.in_transaction:
-            self.close()
+            with contextlib.suppress(sqlite3.Error):  # still open, it counts as in use
+                self.close()
 
     def after_fork_in_child(self) -> None:
         """A connection that is still open was in the middle of this thread's own transaction, which is the parent's to end."""

@@ -11,15 +11,17 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rein_nb.agent.events import Event
 from rein_nb.agent.result import AgentResult
-from rein_nb.ir import Message
+from rein_nb.ir import InvalidRequest, Message
+from rein_nb.ir.base import clean_text
 from rein_nb.ir.transcript import HasTranscript
-from rein_nb.store.database import SessionDeleted, StoreBusy
+from rein_nb.llm import as_messages
+from rein_nb.store.database import SessionDeleted, StoreBusy, StoreError
 from rein_nb.store.forking import forks
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
@@ -41,7 +43,7 @@ from rein_nb.store.records import (
     searchable,
     to_text,
 )
-from rein_nb.store.store import SearchHit, Store
+from rein_nb.store.store import SearchHit, Store, as_limit, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +104,10 @@ class Session(HasTranscript):
     def __init__(self, store: Store, id: str) -> None:
         self.store = store
         self.id = id
-        row = self._row()
+        rows = self._rows()
+        if not rows:
+            raise KeyError(f"the store {store.path} has no session {id!r}")
+        row = rows[0]
         self.created_at: float = row[0]
         self.forked_from: str | None = row[3]
         self._head: str | None = row[2]
@@ -137,17 +142,26 @@ class Session(HasTranscript):
         return found
 
     def __repr__(self) -> str:
-        title = f" {self.title!r}" if self.title else ""
-        return f"Session({self.id[:12]}{title}, {self.entry_count} entries)"
+        try:
+            rows = self._rows()
+        except StoreError:
+            return f"Session({self.id[:12]}, its store cannot be read)"
+        if not rows:
+            return f"Session({self.id[:12]}, deleted)"
+        title = f" {rows[0][1]!r}" if rows[0][1] else ""
+        return f"Session({self.id[:12]}{title}, {rows[0][4]} entries)"
 
     # -- facts ------------------------------------------------------------------------------------
 
-    def _row(self) -> tuple[Any, ...]:
-        rows = self.store.database.read(
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return self.store.database.read(
             "SELECT created_at, title, head, forked_from, entries FROM sessions WHERE id = ?", (self.id,)
         )
+
+    def _row(self) -> tuple[Any, ...]:
+        rows = self._rows()
         if not rows:
-            raise KeyError(f"the store {self.store.path} has no session {self.id!r}")
+            raise self._deleted()
         return rows[0]
 
     @property
@@ -157,8 +171,10 @@ class Session(HasTranscript):
 
     @title.setter
     def title(self, title: str) -> None:
+        clean = scrub(as_text(title, "a title"))
         with self.store.database.write() as db:
-            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (scrub(title), self.id))
+            if not db.execute("UPDATE sessions SET title = ? WHERE id = ?", (clean, self.id)).rowcount:
+                raise self._deleted()
 
     @property
     def entry_count(self) -> int:
@@ -172,19 +188,31 @@ class Session(HasTranscript):
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def append(self, message: Message | str) -> Entry:
-        """Add a message behind the head, and move the head to it. A string is a user message. Secrets are masked.
+    def append(self, message: Message | Mapping[str, Any] | str) -> Entry:
+        """Add a message behind the head, and move the head to it. A string is a user message, a dict a message's fields. Secrets are masked.
 
         Raises
         ------
         StoreError
             When it cannot be written; nothing has changed then.
+        InvalidRequest
+            When it is no message.
         """
         return self.extend([message])[0]
 
-    def extend(self, messages: Iterable[Message | str]) -> list[Entry]:
-        """Add messages, all or none."""
-        made = [Message(role="user", content=m) if isinstance(m, str) else m for m in messages]
+    def extend(self, messages: Iterable[Message | Mapping[str, Any] | str]) -> list[Entry]:
+        """Add messages, all or none.
+
+        Raises
+        ------
+        StoreError
+            When they cannot be written; nothing has changed then.
+        InvalidRequest
+            When it is no list of messages.
+        """
+        if isinstance(messages, str | Message | Mapping):
+            raise InvalidRequest(f"extend takes a list of messages, not a {type(messages).__name__}; append adds one")
+        made = as_messages(messages)
         if not made:
             return []
         return self.write([Record(MESSAGE, {"message": plain(m)}) for m in made])
@@ -195,8 +223,14 @@ class Session(HasTranscript):
         Raises
         ------
         ValueError
-            When `kind` is one of rein_nb's own.
+            When `kind` is one of rein_nb's own, or empty.
+        TypeError
+            When `kind` is no text, or `data` no dict.
         """
+        if not as_text(kind, "a note's kind"):
+            raise ValueError("a note's kind is a word of your own; it is empty")
+        if not isinstance(data, dict):
+            raise TypeError(f'a note\'s data is a dict, for example {{"text": "..."}}, not a {type(data).__name__}')
         if kind in OWN_KINDS:
             raise ValueError(f"{kind!r} is a kind of rein_nb's own; choose another word")
         return self.write([Record(kind, data)])[0]
@@ -278,6 +312,8 @@ class Session(HasTranscript):
         ------
         KeyError
             When there is no such message or label.
+        TypeError
+            When `to` is none of these.
         """
         self.write([Record(HEAD, {"to": self._target(to)})])
         return self
@@ -322,7 +358,16 @@ class Session(HasTranscript):
             self.write(cut)
 
     def label(self, name: str, at: str | Entry | int | None = None) -> Entry:
-        """Give a message a name (the head by default), to rewind or fork to. A later label of the same name wins."""
+        """Give a message a name (the head by default), to rewind or fork to. A later label of the same name wins.
+
+        Raises
+        ------
+        KeyError
+            When there is no such message or label.
+        TypeError
+            When `name` is no text.
+        """
+        as_text(name, "a label")
         target = self._head if at is None else self._target(at)
         return self.write([Record(LABEL, {"label": name, "entry": target}, parent=target)])[0]
 
@@ -330,9 +375,9 @@ class Session(HasTranscript):
     def labels(self) -> dict[str, str | None]:
         """Entry id by label."""
         rows = self.store.database.read(
-            "SELECT data FROM entries WHERE session = ? AND kind = ? ORDER BY seq", (self.id, LABEL)
+            "SELECT id, data FROM entries WHERE session = ? AND kind = ? ORDER BY seq", (self.id, LABEL)
         )
-        found = [from_text(row[0]) for row in rows]
+        found = [data_of(self, id, text) for id, text in rows]
         return {data["label"]: data["entry"] for data in found}
 
     def leaves(self) -> list[Entry]:
@@ -355,20 +400,27 @@ class Session(HasTranscript):
             if len(path) < -to:
                 raise KeyError(f"the branch has only {len(path)} messages")
             return path[0].id if len(path) > -to else None
+        if not isinstance(to, str):
+            raise TypeError(
+                f"a place in a session is an entry or its id, a label, a negative number, or None, not a {type(to).__name__}"
+            )
+        to = clean_text(to)
         if self.store.database.read(
             "SELECT 1 FROM entries WHERE session = ? AND id = ? AND kind = 'message'", (self.id, to)
         ):
             return to
         labels = self.labels
-        if to in labels:
-            return labels[to]
-        raise KeyError(f"the session has no message and no label {to!r}; labels: {', '.join(labels) or 'none'}")
+        name = scrub({"label": to})["label"]  # as it is stored
+        if name in labels:
+            return labels[name]
+        names = ", ".join(map(str, labels)) or "none"
+        raise KeyError(f"the session has no message and no label {name!r}; labels: {names}")
 
     # -- reading ----------------------------------------------------------------------------------
 
     def _entries(self, sql: str, parameters: Any) -> list[Entry]:
         rows = self.store.database.read(sql, parameters)
-        return [Entry(id, parent, kind, at, from_text(data)) for id, parent, kind, at, data in rows]
+        return [Entry(id, parent, kind, at, data_of(self, id, data)) for id, parent, kind, at, data in rows]
 
     def entries(self, limit: int | None = 50, *, kind: str | None = None) -> list[Entry]:
         """The newest entries of all branches, newest first; None for all."""
@@ -376,14 +428,15 @@ class Session(HasTranscript):
         if kind is not None:
             where += " AND kind = ?"
             parameters.append(kind)
-        parameters.append(_ALL if limit is None else limit)
+        parameters.append(as_limit(limit))
         return self._entries(f"SELECT {_FIELDS} FROM entries WHERE {where} ORDER BY seq DESC LIMIT ?", parameters)
 
     def path(self, limit: int | None = None) -> list[Entry]:
         """The messages of the current branch, oldest first; with `limit`, only the newest of them."""
-        if self._head is None:
+        most = as_limit(limit)
+        if self._head is None or most == 0:
             return []
-        return self._entries(_PATH, {"session": self.id, "head": self._head, "limit": _ALL if limit is None else limit})
+        return self._entries(_PATH, {"session": self.id, "head": self._head, "limit": most if most > 0 else _ALL})
 
     @property
     def stored_messages(self) -> list[Message]:
@@ -419,8 +472,8 @@ class Session(HasTranscript):
         )
         return runs_of(rows)
 
-    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Entries of this session that hold `text`, newest first."""
+    def search(self, text: str, limit: int | None = 50) -> list[SearchHit]:
+        """Entries of this session that hold `text`, newest first; with `limit` None, all."""
         return self.store.search(text, limit=limit, session_id=self.id)
 
     @property
@@ -499,4 +552,21 @@ class Session(HasTranscript):
         """Write the whole session, all branches, as JSON Lines; `Store.import_jsonl` reads it back exactly. Returns the path."""
         from rein_nb.store.transfer import export_session
 
-        return export_session(self, Path(path))
+        return export_session(self, Path(path).expanduser())
+
+
+def data_of(session: Session, entry_id: str, text: str) -> Any:
+    """The data of an entry, from the text that is stored.
+
+    Raises
+    ------
+    StoreError
+        When the text is no JSON: something else changed the file.
+    """
+    try:
+        return from_text(text)
+    except ValueError as exc:
+        raise StoreError(
+            f"the entry {entry_id} of the session {session.id} in the store {session.store.path} was damaged by something else: "
+            f"its data should be JSON: {exc}"
+        ) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -10,12 +11,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rein_nb.ir.base import clean_text
 from rein_nb.store.database import Database
 from rein_nb.store.paths import as_file, default_path
 from rein_nb.store.records import new_id, scrub
 
 if TYPE_CHECKING:
     from rein_nb.store.session import Session
+
+_LONGEST_WAIT_S = 1e6
+"""Seconds. SQLite counts milliseconds in 32 bits."""
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,8 @@ class Store:
     ------
     StoreError
         When the file cannot be opened, is no store, or was made by a newer version.
+    ValueError
+        When `timeout_s` is no number of seconds.
 
     Examples
     --------
@@ -89,6 +98,13 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 30.0) -> None:
+        if (
+            isinstance(timeout_s, bool)
+            or not isinstance(timeout_s, int | float)
+            or not math.isfinite(timeout_s)
+            or not 0 <= timeout_s <= _LONGEST_WAIT_S
+        ):
+            raise ValueError(f"timeout_s is a number of seconds, 0 to {_LONGEST_WAIT_S:,.0f}, not {timeout_s!r}")
         self.path: Path = default_path() if path is None else as_file(path)
         self.database = Database(self.path, timeout_s=timeout_s)
 
@@ -122,11 +138,16 @@ class Store:
         StoreError
             When it cannot be written.
         ValueError
-            When there is a session of that id.
+            When there is a session of that id, or the id holds an unpaired surrogate.
+        TypeError
+            When the title or the id is no text.
         """
         from rein_nb.store.session import Session
 
-        session_id = id or new_id()
+        title = as_text(title, "a title")
+        session_id = as_text("" if id is None else id, "a session's id") or new_id()
+        if clean_text(session_id) != session_id:
+            raise ValueError(f"a session's id cannot hold an unpaired surrogate, as {session_id!r} does")
         now = time.time()
         with self.database.write() as db:
             if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone():
@@ -139,61 +160,84 @@ class Store:
             )
         return Session(self, session_id)
 
-    def open(self, session_id: str) -> Session:
+    def open(self, session_id: str | Session) -> Session:
         """An existing session, at the end of its current branch. A unique beginning of the id is enough.
 
         Raises
         ------
         KeyError
             When there is none, or several begin so.
+        TypeError
+            When `session_id` is neither a text nor a session.
         """
         from rein_nb.store.session import Session
 
-        found = self.database.read(
-            "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
-            (session_id, session_id + "\U0010ffff"),
-        )
+        session_id = _as_id(session_id)
+        found = self._beginning_with(session_id)
         if not found:
             raise KeyError(f"the store {self.path} has no session {session_id!r}")
-        if found[0][0] != session_id and len(found) > 1:
+        if found[0] != session_id and len(found) > 1:
             raise KeyError(f"several sessions begin with {session_id!r}; give more of the id")
-        return Session(self, found[0][0])
+        return Session(self, found[0])
+
+    def _beginning_with(self, start: str) -> list[str]:
+        """Ids that begin so; the first two."""
+        if clean_text(start) != start:
+            return []  # no id holds an unpaired surrogate
+        rows = self.database.read(
+            "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT 2", (start, start + "\U0010ffff")
+        )
+        return [row[0] for row in rows]
 
     def last(self) -> Session | None:
         """The session that was written to last; None in an empty store."""
         newest = self.sessions(limit=1)
         return self.open(newest[0].id) if newest else None
 
-    def sessions(self, limit: int = 50, offset: int = 0) -> list[SessionInfo]:
-        """The sessions, those written to last first."""
+    def sessions(self, limit: int | None = 50, offset: int = 0) -> list[SessionInfo]:
+        """The sessions, those written to last first; with None, all."""
         rows = self.database.read(
             "SELECT id, title, created_at, updated_at, entries, forked_from FROM sessions ORDER BY updated_at DESC, id LIMIT ? OFFSET ?",
-            (limit, offset),
+            (as_limit(limit), as_limit(offset)),
         )
         return [SessionInfo(*row) for row in rows]
 
-    def delete(self, session_id: str) -> None:
-        """Remove a session and all its entries for good.
+    def delete(self, session_id: str | Session) -> None:
+        """Remove a session and all its entries for good. It takes the whole id, or the session.
 
         Raises
         ------
         KeyError
             When there is none.
+        TypeError
+            When `session_id` is neither a text nor a session.
         """
+        session_id = _as_id(session_id)
+        if session_id not in (similar := self._beginning_with(session_id)):
+            hint = f"; one begins so, {similar[0]!r}, and delete takes the whole id" if similar and session_id else ""
+            raise KeyError(f"the store {self.path} has no session {session_id!r}{hint}")
         with self.database.write() as db:
             if not db.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount:
                 raise KeyError(f"the store {self.path} has no session {session_id!r}")
 
-    def search(self, text: str, *, limit: int = 50, session_id: str | None = None) -> list[SearchHit]:
-        """Entries that hold `text` (upper and lower case of ASCII letters are one), newest first."""
-        where, parameters = "e.text LIKE ? ESCAPE '\\'", [f"%{_like(text)}%"]
+    def search(self, text: str, *, limit: int | None = 50, session_id: str | Session | None = None) -> list[SearchHit]:
+        """Entries that hold `text` (upper and lower case of ASCII letters are one), newest first; with `limit` None, all.
+
+        Raises
+        ------
+        TypeError
+            When `text` is no text.
+        """
+        text = clean_text(as_text(text, "what is searched for"))
+        # Not LIKE: it ends at a NUL, and takes no long pattern.
+        where, parameters = "instr(lower(e.text), lower(?)) > 0", list[Any]((text,))
         if session_id is not None:
             where += " AND e.session = ?"
-            parameters.append(session_id)
+            parameters.append(clean_text(_as_id(session_id)))
         rows = self.database.read(
             "SELECT e.session, s.title, e.id, e.kind, e.time, e.text FROM entries e JOIN sessions s ON s.id = e.session "
-            f"WHERE {where} ORDER BY e.seq DESC LIMIT {int(limit)}",
-            parameters,
+            f"WHERE {where} ORDER BY e.seq DESC LIMIT ?",
+            [*parameters, as_limit(limit)],
         )
         return [
             SearchHit(session, title, id, kind, at, _excerpt(words, text))
@@ -204,19 +248,58 @@ class Store:
         """A session from a file that `Session.export_jsonl` wrote; see `rein_nb.store.transfer.import_session`."""
         from rein_nb.store.transfer import import_session
 
-        return import_session(self, Path(path), as_new=new_id).session
+        return import_session(self, Path(path).expanduser(), as_new=new_id).session
 
     def frame_sources(self) -> Iterator[Any]:
         """What frames are made of: every session."""
-        for info in self.sessions(limit=-1):
+        for info in self.sessions(limit=None):
             yield self.open(info.id)
 
 
-def _like(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+def as_text(value: Any, what: str) -> str:
+    """`value`, when it is a text.
+
+    Raises
+    ------
+    TypeError
+        When it is not.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a text, not {_named(value)}")
+    return value
+
+
+def as_limit(limit: int | None) -> int:
+    """A number of rows as SQLite takes it: None, and any negative number, is no limit.
+
+    Raises
+    ------
+    TypeError
+        When it is no whole number.
+    """
+    if limit is None:
+        return -1
+    if not isinstance(limit, int):
+        raise TypeError(f"limit and offset are whole numbers (a limit of None is all), not {_named(limit)}")
+    return max(-1, min(limit, 2**62))
+
+
+def _as_id(session: Any) -> str:
+    from rein_nb.store.session import Session
+
+    if isinstance(session, Session):
+        return session.id
+    if not isinstance(session, str):
+        raise TypeError(f"give a session's id, a text, or the session itself, not {_named(session)}")
+    return session
+
+
+def _named(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, int | float | str) else f"a {type(value).__name__}"
 
 
 def _excerpt(text: str, wanted: str, around: int = 60) -> str:
-    at = max(0, text.lower().find(wanted.lower()))
+    # ASCII only, as in the query; and `lower` can lengthen a text.
+    at = max(0, text.translate(_ASCII_LOWER).find(wanted.translate(_ASCII_LOWER)))
     start, end = max(0, at - around), min(len(text), at + len(wanted) + around)
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

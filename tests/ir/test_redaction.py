@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from rein_nb.ir.redaction import MASK, Redactor
 
@@ -85,3 +89,52 @@ def test_masking_twice_changes_nothing() -> None:
     for secret in SHAPES.values():
         once = redactor.text(f"api_key={secret} and {secret}")
         assert redactor.text(once) == once
+
+
+_PIECES = st.one_of(
+    st.sampled_from(
+        [
+            "secret", "password", "api_key", "x-api-key", "access_token", "authorization", "bearer", "basic", "token", "sig", "redacted",
+            "=", ":", ": ", "&", "?", "?key=", "&sig=", '"', "'", "\\", " ", "\n", ",", ";", "]", "[", ")", "<", "/", "@", "-", "_",
+            MASK, "http://", "https://", "a://u:", "://", "user", "host.org", "hunter2hunter2", "abcdefgh", "x", "hdr-SECRET-9",
+            "sk-" + TAIL, "AKIA" + "ABCDEFGH12345678", "ABSK" + "a" * 40, "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
+            "\u017f", "\u212a", "\u0130",
+        ]
+    ),
+    st.text(max_size=9),
+)  # fmt: skip
+
+
+@given(st.lists(_PIECES, max_size=30).map("".join))
+@settings(max_examples=500, deadline=None)
+@example("secret: \\password\\")
+@example("secret: \\[redacted]")
+@example("password=abc[redacted]")
+@example("http://u?key=aaa/bbbbbb&x:yyy@")
+@example('&key=a://u:"' * 20 + "x" + "&@" * 20)
+def test_text_that_was_masked_stays_as_it_is(text: str) -> None:
+    redactor = Redactor(["hdr-SECRET-9", "redacted"])
+    once = redactor.text(text)
+    assert redactor.text(once) == once
+    assert redactor.json({"a": [text]}) == {"a": [once]}
+
+
+def test_an_escaped_mask_is_left_whole_and_a_mask_within_a_value_is_part_of_it() -> None:
+    redactor = Redactor()
+    assert redactor.text("secret: \\password\\") == f"secret: \\{MASK}"
+    assert redactor.text(f"password=abc{MASK}def, next") == f"password={MASK}, next"
+
+
+@pytest.mark.parametrize(
+    "text", ["secret: \\", "password=a[redacted]", "http://u?key=a:", '&key=a://u:"', "secret: a\\ "]
+)
+def test_masking_takes_time_in_proportion_to_the_text(text: str) -> None:
+    def seconds(count: int) -> float:
+        took = []
+        for _ in range(3):
+            start = time.process_time()
+            Redactor().text(text * count + "x" + "&@" * count)
+            took.append(time.process_time() - start)
+        return min(took)
+
+    assert seconds(32_000) < 40 * seconds(2_000) + 0.1

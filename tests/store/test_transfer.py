@@ -10,7 +10,7 @@ import pytest
 
 from rein_nb.agent import Agent
 from rein_nb.ir import Message
-from rein_nb.store import JsonLines, Session, Store, transfer
+from rein_nb.store import JsonLines, Session, Store, StoreError, transfer
 from rein_nb.testing.scripted import ScriptedProvider
 from tests.store.test_session import EVERY_PART
 
@@ -45,6 +45,16 @@ def test_export_and_import_round_trip_to_the_byte(store: Store, tmp_path: Path) 
     assert back.entries(None) == session.entries(None)
     assert other.search("branch")[0].session_id == session.id
     assert other.sessions()[0] == store.sessions()[0]
+
+
+def test_what_was_masked_comes_back_as_it_was_stored(store: Store, tmp_path: Path) -> None:
+    session = store.create("password=\\hunter22\\")
+    session.append("secret: \\password\\")
+    session.append("http://u?key=aaa/bbbbbb&x:yyy@host")
+    first = session.export_jsonl(tmp_path / "a.jsonl")
+    back = Store(tmp_path / "other.sqlite3").import_jsonl(first)
+    assert back.stored_messages == session.stored_messages
+    assert back.export_jsonl(tmp_path / "b.jsonl").read_bytes() == first.read_bytes()
 
 
 def test_an_import_beside_the_original_gets_a_new_id(store: Store, tmp_path: Path) -> None:
@@ -115,6 +125,108 @@ def test_files_that_are_no_export_are_named_and_leave_the_store_alone(
     assert store.sessions() == []
     with pytest.raises(FileNotFoundError, match="no such file"):
         store.import_jsonl(tmp_path / "none.jsonl")
+
+
+HEADER = {"format": "rein_nb.session", "version": 1, "id": "x", "created_at": 1.0, "updated_at": 1.0, "title": ""}
+
+
+def message(id: str, parent: str | None, **more: Any) -> dict[str, Any]:
+    data = {"message": {"role": "user", "parts": [{"type": "text", "text": id}]}}
+    return {"id": id, "parent": parent, "kind": "message", "time": 1, "data": data} | more
+
+
+def own(kind: str, data: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "o", "parent": "1", "kind": kind, "time": 1, "data": data} | more
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        ([{**HEADER, "id": None}], 'line 1: .*"id" should be a text; it is None'),
+        ([{"format": "rein_nb.session", "version": 1}], 'line 1: .*"id" should be a text; it is missing'),
+        ([{**HEADER, "version": "1"}], "line 1: \"version\" should be a whole number, 1 to 1; it is '1'"),
+        ([{**HEADER, "version": None}], 'line 1: "version" should be a whole number'),
+        ([{**HEADER, "title": None}], 'line 1: .*"title" should be a text; it is None'),
+        ([{**HEADER, "updated_at": None}], 'line 1: .*"updated_at" should be a time in seconds since 1970; it is None'),
+        ([{**HEADER, "created_at": "now"}], 'line 1: .*"created_at" should be a time'),
+        ([{**HEADER, "head": ["1"]}], 'line 1: .*"head" should be an id or null'),
+        ([HEADER, message("1", "2"), message("2", "1")], 'line 2: .*"parent" should be .*an entry before it; it is \'2\''),
+        ([HEADER, message("1", "1")], 'line 2: .*"parent" should be null or the id of an entry before it'),
+        ([HEADER, message("1", ["a"])], 'line 2: .*"parent" should be an id or null'),
+        ([HEADER, message("1", None), message("1", "1")], "line 3: .*has the id '1' already"),
+        ([HEADER, message("1", None), own("n", {}), message("2", "o")], "line 4: .*should be a message; 'o' is of the kind 'n'"),
+        ([HEADER, message(7, None)], 'line 2: .*"id" should be a text; it is 7'),  # type: ignore[arg-type]
+        ([HEADER, message("1", None, time="x")], 'line 2: .*"time" should be a time'),
+        ([HEADER, message("1", None, kind=None)], 'line 2: .*"kind" should be a text'),
+        ([HEADER, message("1", None, data=[])], 'line 2: .*"data" should be a JSON object'),
+        ([HEADER, [1]], "line 2: .*should be a JSON object"),
+        ([HEADER, message("1", None), own("turn", {"run_id": "r", "completion": {}})], "line 3: .*kind 'turn': it has no 'number'"),
+        ([HEADER, message("1", None), own("turn", {"run_id": "r", "number": 1})], "line 3: .*kind 'turn': it has no 'completion'"),
+        ([HEADER, message("1", None), own("turn", {"number": "1", "completion": {}})], 'line 3: .*"number" should be a whole number'),
+        ([HEADER, message("1", None), own("run", {"run_id": ["r"]})], 'line 3: .*"run_id" should be a text'),
+        ([HEADER, message("1", None), own("run", {"run_id": "r", "turns": [{}]})], "line 3: .*it has no 'number'"),
+        ([HEADER, message("1", None), own("label", {"label": 5, "entry": "1"})], 'line 3: .*"label" should be a text; it is 5'),
+        ([HEADER, message("1", None), own("label", {"label": "l", "entry": "9"})], 'line 3: .*"entry" should be null or the id of a message'),
+        ([HEADER, message("1", None), own("head", {})], "line 3: .*kind 'head': it has no 'to'"),
+        ([HEADER, message("1", None), own("tool_start", {})], "line 3: .*it has no 'call'"),
+        ([HEADER, message("1", None), own("tool_result", {"call": {"id": "c", "name": "f"}})], "line 3: .*it has no 'result'"),
+        ([HEADER, message("1", None), own("event", {"type": "message_end", "message": 5})], "line 3: .*kind 'event'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_export_is_refused_by_file_and_line_and_nothing_is_imported(
+    store: Store, tmp_path: Path, records: list[Any], error: str
+) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(StoreError, match=rf"(?s)wrong\.jsonl, {error}"):
+        store.import_jsonl(path)
+    assert store.sessions() == []
+    assert store.database.read("SELECT 1 FROM entries") == []
+
+
+def test_a_byte_order_mark_and_blank_lines_are_passed_over_and_lines_keep_their_numbers(
+    store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [json.dumps(HEADER), "", json.dumps(message("1", None)), "  ", json.dumps(message("2", "1"))]
+    path.write_text("\n".join(lines), encoding="utf-8-sig")
+    assert [m.text for m in store.import_jsonl(path, new_id=True).stored_messages] == []
+    lines[0] = json.dumps(HEADER | {"head": "2"})
+    path.write_text("\n\n" + "\r\n".join(lines), encoding="utf-8-sig")
+    assert [m.text for m in store.import_jsonl(path).stored_messages] == ["1", "2"]
+    path.write_text("\n".join([*lines, json.dumps(message("2", "1"))]))
+    with pytest.raises(StoreError, match=r"a\.jsonl, line 6: .*id '2' already"):
+        store.import_jsonl(path, new_id=True)
+
+
+def test_an_export_is_of_one_moment_while_somebody_appends(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.create()
+    session.append("first")
+    read = store.database.read
+
+    def read_and_append(*args: Any) -> Any:
+        rows = read(*args)
+        session.append("later")
+        return rows
+
+    monkeypatch.setattr(store.database, "read", read_and_append)
+    path = session.export_jsonl(tmp_path / "a.jsonl")
+    monkeypatch.undo()
+    back = Store(tmp_path / "o.db").import_jsonl(path)
+    assert len(back.messages) == len(back.entries(None)) == back.entry_count
+    assert back.head == back.entries(1)[0].id
+
+
+def test_a_path_may_begin_with_the_home_folder(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    session = store.create()
+    assert session.export_jsonl("~/out/a.jsonl") == tmp_path / "out" / "a.jsonl"
+    assert not (tmp_path / "~").exists()
+    assert store.import_jsonl("~/out/a.jsonl", new_id=True).messages == []
 
 
 def test_C108_an_export_that_fails_leaves_no_file_behind(
