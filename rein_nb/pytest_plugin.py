@@ -7,6 +7,7 @@ that the marker names), with no key and no network. ``pytest --rein-nb=record`` 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,10 +50,18 @@ def rein_nb_recording(request: pytest.FixtureRequest) -> Iterator[Recording | No
     path = _default_path(request) if given is None else request.path.parent / given
     from rein_nb.store import Recording
 
-    if mode == "record":
-        path.unlink(missing_ok=True)
-    with Recording(path, mode, speed=speed) as recording:
-        yield recording
+    before = path.with_name(f"{path.name}.before")
+    if mode == "record" and path.exists():
+        path.replace(before)
+    try:
+        with Recording(path, mode, speed=speed) as recording:
+            yield recording
+    finally:
+        if mode == "record" and before.exists():
+            if path.exists():
+                before.unlink()
+            else:
+                before.replace(path)  # nothing was asked: the test failed before
 
 
 def _arguments(
@@ -64,5 +73,9 @@ def _arguments(
 
 
 def _default_path(request: pytest.FixtureRequest) -> Path:
-    name = re.sub(r"[^\w.-]+", "_", request.node.name).strip("_")
-    return request.path.parent / "recordings" / request.path.stem / f"{name}.jsonl"
+    """One for each test: where the name had to be changed for the file system, a hash of it tells alike ones apart."""
+    name = request.node.nodeid.partition("::")[2]
+    safe = re.sub(r"[^\w.-]+", "_", name).strip("_")
+    if safe != name:
+        safe = f"{safe[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return request.path.parent / "recordings" / request.path.stem / f"{safe}.jsonl"

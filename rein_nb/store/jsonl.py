@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
-from rein_nb.ir.base import loads
+from rein_nb.ir.base import clean_text, loads
+
+_BOM = b"\xef\xbb\xbf"
+"""What some editors put before a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class JsonLines:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.tail: BrokenTail | None = None
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
 
     def __enter__(self) -> JsonLines:
         return self
@@ -71,16 +76,44 @@ class JsonLines:
         return records
 
     def append(self, record: Any) -> None:
-        """Add one record: one write, flushed to the system before this returns."""
+        """Add one record: one write, with the system before this returns."""
         self.extend([record])
 
     def extend(self, records: Iterable[Any]) -> None:
-        """Add records, each on a line of its own."""
+        """Add records, each on a line of its own; all of them, or none.
+
+        Raises
+        ------
+        OSError
+            When they cannot be written.
+        """
+        lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
+        data = clean_text(lines).encode("utf-8")
+        self.open()
+        assert self._file is not None
+        before, written = os.fstat(self._file.fileno()).st_size, 0
+        try:
+            while written < len(data):
+                written += self._file.write(data[written:])
+        except BaseException:
+            # Half a line must not stay. Where another process wrote behind it, the next append sets it aside.
+            with contextlib.suppress(OSError):
+                if os.fstat(self._file.fileno()).st_size == before + written:
+                    self._file.truncate(before)
+            self.close()
+            raise
+
+    def open(self) -> bool:
+        """Open the file and repair its end, if it is not open; whether it is empty.
+
+        Raises
+        ------
+        OSError
+            When it cannot be written.
+        """
         if self._file is None:
             self._file = self._open()
-        lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
-        self._file.write(lines.encode("utf-8"))
-        self._file.flush()
+        return os.fstat(self._file.fileno()).st_size == 0
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""
@@ -88,9 +121,9 @@ class JsonLines:
             self._file.close()
             self._file = None
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> FileIO:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = self.path.open("ab+")
+        file = self.path.open("ab+", buffering=0)
         try:
             file.seek(0)
             data = file.read()
@@ -110,7 +143,7 @@ class JsonLines:
 def _parse(path: Path, data: bytes) -> tuple[list[Any], int]:
     """(whole records, where the half record at the end begins)."""
     records: list[Any] = []
-    at = 0
+    at = len(_BOM) if data.startswith(_BOM) else 0
     number = 0
     while at < len(data):
         number += 1

@@ -9,10 +9,12 @@ While it is played back, times and ids are the recording's own (`rein_nb.ir.cloc
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -66,7 +68,7 @@ class Recording:
     ) -> None:
         if mode not in ("record", "replay", "auto"):
             raise ValueError(f"mode must be 'record', 'replay' or 'auto', not {mode!r}")
-        if speed is not None and not speed > 0:
+        if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
             raise ValueError(
                 f"speed must be a positive number (1.0 is as recorded), or None for at once, not {speed!r}"
             )
@@ -74,13 +76,17 @@ class Recording:
         self.mode = mode
         self.speed = speed
         self._covers = None if only is None else _only(only)
-        self._lines = JsonLines(self.path)
+        # Absolute: a notebook may change its folder while the recording is open.
+        self._lines = JsonLines(self.path.expanduser().absolute())
+        self._told = False
         self._lock = threading.Lock()
         self._remove: list[Callable[[], None]] = []
-        if mode == "replay" and not self.path.exists():
+        exists = self._lines.path.exists()
+        if mode == "replay" and not exists:
             raise FileNotFoundError(f"there is no recording {self.path}; make it with record({str(self.path)!r})")
-        records = self._lines.read() if self.path.exists() else []
-        header, self.exchanges = read_records(self.path, records)
+        records = self._lines.read() if exists else []
+        tail = self._lines.tail
+        header, self.exchanges = read_records(self.path, records, tail.data if tail is not None else b"")
         self.created_at = header.created_at if records else round(time.time(), 3)
         self._start_over()
 
@@ -102,9 +108,25 @@ class Recording:
     def __enter__(self) -> Recording:
         if self._remove:
             raise RuntimeError(f"the recording {self.path} is open already")
+        if self.mode != "replay":
+            self._try_place()
         self._start_over()
         self._remove = [clock.install(self._source), install(self._stand_in, offline=self.mode == "replay")]
         return self
+
+    def _try_place(self) -> None:
+        """Raise `OSError` before anything is asked, when nothing could be kept."""
+        file = self._lines.path
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(file if file.exists() else file.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as exc:
+            raise OSError(
+                exc.errno,
+                f"cannot record into it, name a file in a folder that can be written to ({exc.strerror})",
+                str(file),
+            ) from exc
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -137,13 +159,22 @@ class Recording:
         return found
 
     def keep(self, exchange: Exchange) -> None:
-        """Add an exchange to the file, in one write."""
+        """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once."""
         exchange.events = [(round(at, 4), name, scrub(data)) for at, name, data in exchange.events]
         exchange.seconds = round(exchange.seconds, 4)
         with self._lock:
-            fresh = not self.path.exists() or self.path.stat().st_size == 0
-            header = [Header(self.created_at).to_json()] if fresh else []
-            self._lines.extend([*header, exchange.to_json()])
+            try:
+                header = [Header(self.created_at).to_json()] if self._lines.open() else []
+                self._lines.extend([*header, exchange.to_json()])
+            except OSError as exc:
+                if not self._told:
+                    self._told = True
+                    warnings.warn(
+                        f"an answer could not be added to the recording {self._lines.path}, which goes on without it: {exc}",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                return
             self.exchanges.append(exchange)
             # What was recorded just now was played to the caller already.
             self._played.add(exchange)

@@ -67,6 +67,8 @@ class Exchange:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Exchange:
         """An exchange from its record."""
+        if not isinstance(data, dict) or not isinstance(data["request"], dict):
+            raise TypeError("an exchange is a JSON object, and so is its request")
         error = data.get("error")
         return cls(
             request=data["request"],
@@ -179,8 +181,16 @@ class Header:
         return {"format": FORMAT, "version": VERSION, "created_at": self.created_at}
 
 
-def read_records(path: Path, records: list[Any]) -> tuple[Header, list[Exchange]]:
-    """The header and the exchanges of a file.
+HEAD = f'{{"format":"{FORMAT}"'.encode()
+"""How a recording begins."""
+
+
+def _no_recording(path: Path) -> ValueError:
+    return ValueError(f'{path} is no recording: its first line should be a JSON object with "format": "{FORMAT}"')
+
+
+def read_records(path: Path, records: list[Any], begun: bytes = b"") -> tuple[Header, list[Exchange]]:
+    """The header and the exchanges of a file. `begun` is the half record at its end.
 
     Raises
     ------
@@ -188,13 +198,18 @@ def read_records(path: Path, records: list[Any]) -> tuple[Header, list[Exchange]
         When the file is no recording, or a newer one; the text names the line.
     """
     if not records:
+        if not HEAD.startswith(begun[: len(HEAD)]):
+            raise _no_recording(path)
         return Header(), []
     header = records[0]
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f'{path} is no recording: its first line should be a JSON object with "format": "{FORMAT}"')
-    if header.get("version", 0) > VERSION:
+        raise _no_recording(path)
+    version = header.get("version", 0)
+    if not isinstance(version, int):
+        raise ValueError(f"{path}, line 1: the version should be a number, not {version!r}")
+    if version > VERSION:
         raise ValueError(
-            f"{path} has version {header['version']}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
+            f"{path} has version {version}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
         )
     exchanges = []
     for line, data in enumerate(records[1:], 2):

@@ -36,7 +36,7 @@ MODULE = """
         assert rein_nb_recording is None
 """
 
-FILES = ("recordings/test_it/test_default_a_b.jsonl", "own/named.jsonl")
+FILES = ("recordings/test_it/test_default_a_b-fa981925.jsonl", "own/named.jsonl")
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -77,10 +77,55 @@ def test_a_missing_recording_says_how_to_make_it(pytester: pytest.Pytester) -> N
     pytester.makepyfile(test_it=MODULE.format(url="http://127.0.0.1:9/v1"))
     result = run(pytester)
     result.assert_outcomes(errors=2, passed=1)
-    result.stdout.fnmatch_lines(["*FileNotFoundError: there is no recording *test_default_a_b.jsonl*"])
+    result.stdout.fnmatch_lines(["*FileNotFoundError: there is no recording *test_default_a_b-*.jsonl*"])
     assert not list(Path(pytester.path).rglob("*.jsonl"))
 
 
 def test_a_wrong_mode_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.rein_nb_recording(mode='rewind')\ndef test_x(): ...")
     run(pytester).stdout.fnmatch_lines(["*takes mode= replay, record, auto, not 'rewind'*"])
+
+
+ALIKE = """
+    import pytest
+    from rein_nb.testing import ScriptedProvider
+
+    pytestmark = pytest.mark.rein_nb_recording
+
+    def ask(text):
+        assert ScriptedProvider.llm(text).chat(text).text == text
+
+    class TestA:
+        def test_x(self):
+            ask("in A")
+
+    class TestB:
+        def test_x(self):
+            ask("in B")
+
+    def test_x():
+        ask("outside")
+
+    @pytest.mark.parametrize("q", ["a/b", "a_b", "a b"])
+    def test_par(q):
+        ask(q)
+"""
+
+
+def test_tests_of_alike_names_have_recordings_of_their_own(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(test_it=ALIKE)
+    run(pytester, "--rein-nb=record").assert_outcomes(passed=6)
+    run(pytester).assert_outcomes(passed=6)
+    names = sorted(file.name for file in (path.parent / "recordings/test_it").iterdir())
+    assert len(names) == 6
+    assert "test_x.jsonl" in names, "a plain name is kept"
+
+
+def test_a_test_that_fails_before_it_asks_keeps_the_recording_it_had(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(test_it=ALIKE)
+    run(pytester, "--rein-nb=record").assert_outcomes(passed=6)
+    path.write_text(path.read_text().replace('ask("outside")', "raise OSError"))
+    run(pytester, "--rein-nb=record").assert_outcomes(passed=5, failed=1)
+    path.write_text(path.read_text().replace("raise OSError", 'ask("outside")'))
+    run(pytester).assert_outcomes(passed=6)
+    assert not list(path.parent.rglob("*.before"))
