@@ -26,14 +26,15 @@ _GRACE_S = 5.0
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
 _pid: int | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The process's own event loop, running in its daemon thread; started at the first call, and again after a fork."""
-    global _loop, _pid
+    """The process's own event loop, running in its daemon thread; started at the first call, and again after a fork or when its thread has died."""
+    global _loop, _thread, _pid
     with _lock:
-        if _loop is None or _loop.is_closed() or _pid != os.getpid():
+        if _loop is None or _loop.is_closed() or _pid != os.getpid() or _thread is None or not _thread.is_alive():
             loop = asyncio.new_event_loop()
             started = threading.Event()
 
@@ -42,7 +43,8 @@ def background_loop() -> asyncio.AbstractEventLoop:
                 loop.call_soon(started.set)
                 loop.run_forever()
 
-            threading.Thread(target=run, name="rein_nb-loop", daemon=True).start()
+            _thread = threading.Thread(target=run, name="rein_nb-loop", daemon=True)
+            _thread.start()
             started.wait()
             _loop, _pid = loop, os.getpid()
         return _loop

@@ -17,7 +17,7 @@ from rein_nb.agent.handle import AgentRun
 from rein_nb.agent.healing import heal
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.loop import run_loop
-from rein_nb.agent.output import OutputSpec
+from rein_nb.agent.output import OutputSpec, has_native_output
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, as_chunks
@@ -195,9 +195,10 @@ class Agent(HasTranscript):
         return f"Agent({self.label}, tools={self.tools.names}, messages={len(self._messages)})"
 
     def reset(self) -> None:
-        """Forget the conversation, and the results of its runs."""
+        """Forget the conversation, the results of its runs, and which tools were allowed for good."""
         self.messages = None
         self._results = []
+        self._always_allowed.clear()
 
     def fork(self, **changes: Any) -> Agent:
         """An agent of its own with the same setup and conversation, some of it changed: ``agent.fork(llm="openai/...")``.
@@ -346,7 +347,7 @@ class Agent(HasTranscript):
         self._clock = run.clock
         if setup.output_type is not None:
             run.output_spec = OutputSpec(
-                setup.output_type, native=_has_native_output(setup.llm), taken=setup.tools.names
+                setup.output_type, native=has_native_output(setup.llm), taken=setup.tools.names
             )
         return run
 
@@ -483,8 +484,3 @@ def _told(value: Any) -> str:
     return (
         f"the class {value.__name__}: make one with Session.new()" if isinstance(value, type) else type(value).__name__
     )
-
-
-def _has_native_output(llm: LLM) -> bool:
-    target = llm.target() if hasattr(llm, "target") else None
-    return bool(target is not None and target.capabilities.structured_output)

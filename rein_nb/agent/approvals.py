@@ -9,6 +9,7 @@ whose ``decide`` anybody may call from any thread. Where nobody listens, asking 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -64,7 +65,9 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
         return "deny", f"calls of {call.name} are not allowed here"
     if policy is None or policy == "auto":
         try:
-            needed = tool.needs_approval(call.arguments)
+            needed = await ask(tool.needs_approval, call.arguments)
+        except (AbortRun, EndsRun):
+            raise
         except Exception as exc:
             return "ask", f"its own check failed: {describe_error(exc)}"
         return ("ask", None) if needed else ("allow", None)
@@ -87,9 +90,21 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
 
 
 def _ask_function(policy: Callable[..., Any], call: ToolCall, ctx: ToolContext[Any]) -> Any:
-    code = getattr(policy, "__code__", None)
-    one_argument = code is not None and code.co_argcount - (1 if hasattr(policy, "__self__") else 0) == 1
-    return policy(call) if one_argument else policy(call, ctx)
+    return policy(call, ctx) if _takes_context(policy) else policy(call)
+
+
+def _takes_context(policy: Callable[..., Any]) -> bool:
+    """Whether a function of a call wants the context too: a second argument that has no default, or is called so."""
+    try:
+        found = inspect.signature(policy).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    if any(one.kind is one.VAR_POSITIONAL for one in found):
+        return True
+    positional = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 and (
+        positional[1].default is inspect.Parameter.empty or positional[1].name in ("ctx", "context")
+    )
 
 
 class Question:

@@ -108,7 +108,9 @@ async def _contained(run: RunState, call: ToolCall, tool: Tool, before: asyncio.
     """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
     try:
         return await _run_call(run, call, tool, before)
-    except Exception as exc:
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
         run.end_with(exc)
         return _unknown_end(call)
 
@@ -220,6 +222,10 @@ async def _checked(
             call, refusal = ended.value
             if refusal is not None:
                 return call, refusal
+            named = run.tools.get(call.name)
+            if named is None:
+                return call, outcomes.unknown_tool(call, run.tools.names)
+            tool = named  # what will run is what has to be allowed
         return call, await _approval(run, call, tool, ctx)
     except (hooks.AbortRun, EndsRun) as abort:
         run.end_with(abort)
@@ -230,14 +236,14 @@ async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[
     policy = run.setup.approval
     if not callable(policy) and not tool.requires_approval and (policy is None or policy in ("auto", "never", "allow")):
         return None
-    if call.name in run.always_allowed:
-        return None
     ended = await run_guarded(lambda: asyncio.ensure_future(judge(policy, tool, call, ctx)), run.token, None)
     if ended.how == "raised" and ended.error is not None:
         raise ended.error
     if not ended.has_value:
         return outcomes.not_started(call, run.token.reason)
     verdict, reason = ended.value
+    if verdict == "ask" and call.name in run.always_allowed:
+        return None  # an answer to this question, and to no other policy
     if verdict == "ask":
         question = Question(run.loop)
         run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))

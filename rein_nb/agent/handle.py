@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
@@ -165,14 +166,37 @@ class AgentRun:
 
         def unsubscribe() -> None:
             with self._lock:
-                if guarded in self._listeners:
-                    self._listeners.remove(guarded)
+                if hear in self._listeners:
+                    self._listeners.remove(hear)
+
+        # What comes while past events are told waits behind them; no lock is held while the callback runs.
+        waiting: deque[AgentEvent] = deque()
+        telling = True
+        turn = threading.Lock()
+
+        def tell() -> None:
+            nonlocal telling
+            while True:
+                with turn:
+                    if not waiting:
+                        telling = False
+                        return
+                    event = waiting.popleft()
+                guarded(event)
+
+        def hear(event: AgentEvent) -> None:
+            nonlocal telling
+            with turn:
+                waiting.append(event)
+                if telling:
+                    return
+                telling = True
+            tell()
 
         with self._lock:
-            past = tuple(self._events) if replay else ()
-            self._listeners.append(guarded)
-            for event in past:
-                callback(event)
+            waiting.extend(self._events if replay else ())
+            self._listeners.append(hear)
+        tell()
         return unsubscribe
 
     async def events(self) -> AsyncIterator[AgentEvent]:

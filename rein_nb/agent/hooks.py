@@ -85,6 +85,10 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it was cancelled from inside") from exc
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException as exc:  # a test framework's own, a group
+        raise RuntimeError(f"it raised {type(exc).__name__}: {exc}") from exc
 
 
 async def before_tool_call(

@@ -69,7 +69,9 @@ async def run_loop(run: RunState) -> AgentResult:
         # The event loop itself is going down: nothing may be awaited any more, but the transcript must be whole.
         run.stop("cancelled", "the task was cancelled")
         raise
-    except Exception as exc:
+    except (GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
         run.end_with(exc)
     finally:
         if deadline is not None:
@@ -92,7 +94,9 @@ async def _turn(run: RunState) -> None:
         run.emit(TurnStart(model=run.llm.model))
     try:
         completion = await ask_model(run)
-    except Exception as exc:
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
         # The programmer's own fault, or a hook's: the turn that was announced is closed all the same.
         run.end_with(exc)
         completion = _not_asked(run)
@@ -200,7 +204,7 @@ def _decide(run: RunState, completion: Completion, tools: list[ToolRun]) -> None
 def _done(run: RunState, reason: StopReason) -> None:
     """The model is done: go on with what was said meanwhile, or end."""
     if run.take_steering() or (reason == "completed" and run.take_follow_up()):
-        run.answered = False
+        run.answered, run.output = False, None
         return
     run.limit_hit(reason)
 

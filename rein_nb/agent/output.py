@@ -127,6 +127,16 @@ class OutputSpec:
             raise OutputInvalid(
                 "The answer does not fit what was asked for:\n" + "\n".join(lines) + "\nCorrect it and answer again."
             ) from exc
+        except (Exception, SystemExit) as exc:  # a validator of the user's own failed in its own way
+            raise OutputInvalid(
+                f"The answer could not be checked ({type(exc).__name__}: {exc}). Correct it and answer again."
+            ) from exc
+
+
+def has_native_output(llm: Any) -> bool:
+    """Whether a model's provider takes a schema for the answer."""
+    target = llm.target() if hasattr(llm, "target") else None
+    return bool(target is not None and target.capabilities.structured_output)
 
 
 def _unfenced(text: str) -> str:

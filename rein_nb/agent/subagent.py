@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rein_nb.agent.events import AgentEvent, ToolExecutionStart, TurnStart
+from rein_nb.agent.state import raise_for
 from rein_nb.ir import ToolResult, sanitize_tool_name
 from rein_nb.tools import Tool, ToolContext
 from rein_nb.tools.render import to_result
@@ -27,8 +28,11 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
                 ctx.progress(f"calls {event.call.name}", data={"run_id": event.run_id})
 
         sub = agent.fork()
-        result = await sub.arun(prompt, signal=ctx.token, on_event=(*agent._setup.on_event, follow))
-        ctx.add_usage(result.usage)
+        run = sub._new_run(prompt, {"signal": ctx.token, "on_event": (*agent._setup.on_event, follow)})
+        try:
+            result = raise_for(run, await sub._shielded(run))
+        finally:
+            ctx.add_usage(run.spent())  # with what its own sub-agents spent, however it ended
         details = {
             "run_id": result.run_id, "model": result.model, "stop_reason": result.stop_reason,
             "usage": result.usage.model_dump(mode="json", exclude={"raw"}), "turns": len(result.turns),

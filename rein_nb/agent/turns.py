@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from rein_nb.agent import hooks
 from rein_nb.agent.context import SUMMARY_PROMPT, compact
 from rein_nb.agent.events import MessageEnd, MessageStart, MessageUpdate, Notice, Retry
 from rein_nb.agent.healing import marked_interrupted, with_ids
+from rein_nb.agent.output import OutputSpec, has_native_output
 from rein_nb.agent.state import RunState
 from rein_nb.ir import (
     Completion,
@@ -77,6 +79,11 @@ async def ask_model(run: RunState) -> Completion:
             run.llm = run.fallbacks.popleft()
             run.meter.forget()
             name = f"{run.llm.provider}/{run.llm.model}"
+            if run.output_spec is not None:
+                # This model may have another way to be asked for a form.
+                run.output_spec = OutputSpec(
+                    run.setup.output_type, native=has_native_output(run.llm), taken=run.tools.names
+                )
             run.emit(Notice(kind="fallback", message=f"{error.kind}: {error.message}; going on with {name}"))
             continue
         return _settled(run, completion, shown)
@@ -108,6 +115,7 @@ def _settled(run: RunState, completion: Completion, shown: bool) -> Completion:
     if message.parts:
         run.messages.append(message)
         if completion.error is None:
+            run.compacted = False  # a later overflow is another one
             run.meter.anchor(completion.usage, len(run.messages))
     _close_message(run, completion, shown)
     return completion
@@ -133,7 +141,8 @@ async def _request(run: RunState) -> hooks.ModelRequest:
     messages = run.compaction.view(run.messages)
     if run.system_message is not None:
         messages.insert(0, run.system_message)
-    tools = run.tools.specs()
+    # A hook may change the list; the toolset's own is for everybody.
+    tools = list(run.tools.specs()) if setup.before_request else run.tools.specs()
     choice = setup.tool_choice
     output_format = None
     spec = run.output_spec
@@ -201,7 +210,9 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
                 # Still empty: what comes is told by the updates, once.
                 run.emit(MessageStart(message=event._source.message_at(0, 0)))
             run.emit(MessageUpdate(event=event))
-    except Exception as exc:
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as exc:
         # A provider of the user's own, or a middleware, has a bug. What it had said is kept.
         run.end_with(exc)
         completion = _broken_off(run, last)
@@ -247,7 +258,7 @@ async def compact_now(run: RunState, why: str, *, again: bool = False) -> bool:
     used = run.meter.tokens(run.messages, run.compaction)
     keep = int(limit * policy.keep) if limit is not None else min(_UNKNOWN_WINDOW_KEEP, used // 2)
     done = await compact(run.messages, run.compaction, policy, keep, lambda older: _summary(run, older))
-    if done is None:
+    if done is None or run.token.is_cancelled:  # a stop changes nothing: no request needed the cut
         return False
     if not again:
         run.compacted = True
@@ -268,6 +279,8 @@ async def _summary(run: RunState, older: list[Message]) -> str:
         run.add_usage(completion.usage)
         run.other_calls.append(completion)
         run.clock.settle(completion.timing.total_s)
+    if run.token.is_cancelled:
+        return ""
     if completion is None or completion.error is not None or not completion.text:
         run.emit(
             Notice(kind="warning", message="no summary could be made; the older messages are left out without one")

@@ -100,12 +100,12 @@ def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
         return [_convert(item, parents, depth) for item in value]
     if isinstance(value, set | frozenset):
         return _ordered([_convert(item, parents, depth) for item in value])
+    if is_frame(value):  # before numpy's: a Series has what an array has, and labels
+        return _convert(frame_data(value), parents, depth)
     if hasattr(value, "dtype") and callable(getattr(value, "tolist", None)):
         return _convert(value.tolist(), parents, depth)
     if hasattr(value, "dtype") and callable(getattr(value, "item", None)):
         return _convert(value.item(), parents, depth)
-    if is_frame(value):
-        return _convert(frame_data(value), parents, depth)
     if isinstance(value, range | deque | KeysView | ValuesView | ItemsView):
         return [_convert(item, parents, depth) for item in list(value)]
     raise NotJsonable(f"{type(value).__name__} has no JSON form")

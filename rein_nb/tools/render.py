@@ -83,7 +83,13 @@ def _render_data(value: Any) -> Rendered:
         return Rendered([TextPart(text=f"{text}\n[shown as text: {why}]")], {"repr": text})
     if isinstance(data, str):
         return Rendered([TextPart(text=data)])
-    return Rendered([TextPart(text=json.dumps(data, ensure_ascii=False))], data)
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except ValueError as why:  # a number of more digits than Python writes
+        return Rendered(
+            [TextPart(text=f"[a {type(value).__name__} that cannot be written: {why}]")], {"type": type(value).__name__}
+        )
+    return Rendered([TextPart(text=text)], data)
 
 
 def _render_mixed(value: list[Any] | tuple[Any, ...]) -> Rendered:
@@ -108,10 +114,17 @@ def _render_bytes(data: bytes) -> Rendered:
         return Rendered([TextPart(text=text)], {"base64": part.base64, "size": len(data)})
 
 
+def _is_one(data: bytes, magic: bytes) -> bool:
+    """Whether bytes whose mark a text may have too are no text: what stands around the mark tells."""
+    if magic in (b"WEBP", b"WAVE"):
+        return data.startswith(b"RIFF")
+    return magic != b"ID3" or (len(data) > 3 and 2 <= data[3] <= 4)  # the version of the tag
+
+
 def sniff(data: bytes) -> MediaPart | None:
     """An image, PDF or sound by its first bytes; None for anything else."""
     for magic, offset, kind, mime in _SIGNATURES:
-        if data[offset : offset + len(magic)] == magic:
+        if data[offset : offset + len(magic)] == magic and _is_one(data, magic):
             return MediaPart.model_validate({"kind": kind, "mime_type": mime, "data": data})
     return None
 

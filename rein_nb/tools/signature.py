@@ -6,7 +6,9 @@ own, so what the schema allows is what validation accepts.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,6 +67,31 @@ class Arguments:
     keywords: dict[str, Any]
 
 
+def _taken_names(fn: Callable[..., Any]) -> set[str]:
+    """Names that no further keyword of a call may have: the function's own parameters, and what a partial has bound."""
+    taken: set[str] = set()
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        taken.update(inner.keywords)
+        inner = inner.func
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return taken
+    return taken | {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+
+
+def _without_odd_defaults(schema: Any) -> Any:
+    """A schema without defaults that JSON does not have (infinity, not a number)."""
+    if isinstance(schema, dict):
+        return {
+            key: _without_odd_defaults(value)
+            for key, value in schema.items()
+            if not (key == "default" and isinstance(value, float) and not math.isfinite(value))
+        }
+    return [_without_odd_defaults(item) for item in schema] if isinstance(schema, list) else schema
+
+
 class Signature:
     """The resolved signature of a callable.
 
@@ -89,6 +116,7 @@ class Signature:
         self.context_parameter: str | None = None
         self._fields: list[_Field] = []
         self._extra: TypeAdapter[dict[str, Any]] | None = None
+        self._taken = _taken_names(fn)
         definitions: dict[str, Any] = {}
         names = Names(target, namespace)
         for parameter in visible_parameters(fn):
@@ -182,6 +210,7 @@ class Signature:
         except PydanticUserError as exc:
             definitions = {f.attribute: (self.model.model_fields[f.attribute].annotation, ...) for f in self._fields}
             raise self._blame(definitions, exc) from exc
+        schema = dict(_without_odd_defaults(schema))
         schema.pop("title", None)
         schema.pop("description", None)
         schema.setdefault("properties", {})
@@ -207,7 +236,10 @@ class Signature:
             With a message that tells the model what is wrong and what would be right.
         """
         unknown = {name: value for name, value in arguments.items() if name not in self._by_wire}
-        problems: list[str] = []
+        # Settled by the programmer, or another name of a parameter: no call may set it past its check.
+        problems = [
+            f"- {name}: no such parameter" for name in unknown if self._extra is not None and name in self._taken
+        ]
         more: dict[str, Any] = {}
         if unknown and self._extra is None:
             known = ", ".join(self._by_wire) or "none"

@@ -147,9 +147,18 @@ class Tool:
 
     def needs_approval(self, arguments: dict[str, Any]) -> bool:
         """Whether a call with these arguments needs a decision first."""
-        if callable(self.requires_approval):
-            return bool(self.requires_approval(arguments))
-        return self.requires_approval
+        if not callable(self.requires_approval):
+            return self.requires_approval
+        if self.requires_approval(arguments):
+            return True
+        # What the function will be given decides, too: "true" for a flag is True, and what is left out is its default.
+        try:
+            checked = self._signature.validate(arguments)
+            bound = inspect.signature(self.fn).bind_partial(*checked.positional, **checked.keywords)
+        except (InvalidArguments, TypeError, ValueError):
+            return False  # it will not be run, or has no signature to speak of
+        bound.apply_defaults()
+        return bool(self.requires_approval({**arguments, **bound.arguments}))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, called as if it had never become a tool."""
@@ -195,7 +204,7 @@ class Tool:
             arguments = self._signature.validate(call.arguments)
         except InvalidArguments as exc:
             return Outcome(outcomes.invalid_arguments(call, str(exc)))
-        except Exception as exc:  # a user's own validator failed in its own way
+        except (Exception, SystemExit) as exc:  # a user's own validator failed in its own way
             return Outcome(outcomes.failed(call, exc, self.max_result_chars))
         keywords = arguments.keywords
         if self._signature.context_parameter is not None:

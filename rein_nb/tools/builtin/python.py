@@ -98,11 +98,13 @@ def _run(tree: ast.Module, filename: str, namespace: dict[str, Any], token: Canc
     if isinstance(last, ast.Expr):
         tree.body.pop()
     if tree.body:
-        _execute(compile(tree, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace, token)
+        _execute(compile(tree, filename, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), namespace, token)
     if not isinstance(last, ast.Expr):
         return []
     expression = ast.Expression(last.value)
-    value = _execute(compile(expression, filename, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace, token)
+    value = _execute(
+        compile(expression, filename, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), namespace, token
+    )
     return [] if value is None else [value]
 
 
