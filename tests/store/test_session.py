@@ -13,6 +13,7 @@ import pytest
 from rein_nb.ir import MediaPart, Message, TextPart, ThinkingPart, ToolCall, ToolResult
 from rein_nb.store import Session, Store, StoreError, default_path
 from rein_nb.store.database import MIGRATIONS, Database
+from rein_nb.store.paths import as_file
 
 
 @pytest.fixture
@@ -222,6 +223,31 @@ def test_the_default_place_can_be_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path in default_path().parents
     assert default_path().name == "store.sqlite3"
+
+
+def test_a_slash_at_the_end_names_a_folder_and_spaces_name_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert as_file("proj-1.0/") == tmp_path / "proj-1.0" / "store.sqlite3"
+    assert as_file("proj-1.0") == tmp_path / "proj-1.0"
+    monkeypatch.setenv("REIN_NB_STORE", f"{tmp_path}/my.data/")
+    assert default_path() == tmp_path / "my.data" / "store.sqlite3"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("REIN_NB_STORE")
+    unset = default_path()
+    monkeypatch.setenv("REIN_NB_STORE", "  ")
+    assert default_path() == unset
+
+
+def test_a_relative_store_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Store("s.db") as store:
+        monkeypatch.chdir("other")
+        store.create()
+    assert (tmp_path / "s.db").is_file()
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_a_file_that_is_no_store_or_cannot_be_opened_is_named(tmp_path: Path) -> None:
