@@ -29,7 +29,6 @@ from rein_nb.store.jsonl import JsonLines
 from rein_nb.store.recording_exchange import Exchange, Header, Played, read_records, request_key
 from rein_nb.store.recording_miss import RecordingMiss
 from rein_nb.store.recording_standin import innermost, stand_in
-from rein_nb.store.records import scrub
 
 __all__ = ["Exchange", "Recording", "RecordingMiss", "record", "replay"]
 
@@ -108,7 +107,7 @@ class Recording:
     def __enter__(self) -> Recording:
         if self._remove:
             raise RuntimeError(f"the recording {self.path} is open already")
-        if self.mode != "replay":
+        if self.mode == "record" or (self.mode == "auto" and not self.exchanges):  # what holds everything may be read-only
             self._try_place()
         self._start_over()
         self._remove = [clock.install(self._source), install(self._stand_in, offline=self.mode == "replay")]
@@ -160,8 +159,7 @@ class Recording:
 
     def keep(self, exchange: Exchange) -> None:
         """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once."""
-        exchange.events = [(round(at, 4), name, scrub(data)) for at, name, data in exchange.events]
-        exchange.seconds = round(exchange.seconds, 4)
+        exchange.mask()
         with self._lock:
             try:
                 header = [Header(self.created_at).to_json()] if self._lines.open() else []

@@ -12,7 +12,8 @@ from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.ir import ErrorInfo, Request
-from rein_nb.store.records import scrub
+from rein_nb.store.recording_secrets import mask_events
+from rein_nb.store.records import plain, scrub
 
 FORMAT = "rein_nb.recording"
 VERSION = 1
@@ -51,6 +52,16 @@ class Exchange:
     error: ErrorInfo | None = None
     seconds: float = 0.0
     lane: str | None = None
+
+    def mask(self) -> None:
+        """Make it what may be written: secrets masked, surrogates replaced, times rounded."""
+        masked = mask_events([data for _, _, data in self.events], deltas=self.request["dialect"] == NO_WIRE)
+        self.events = [
+            (round(at, 4), scrub(name), data) for (at, name, _), data in zip(self.events, masked, strict=True)
+        ]
+        self.seconds = round(self.seconds, 4)
+        if self.error is not None:
+            self.error = ErrorInfo.model_validate(scrub(plain(self.error)))
 
     def to_json(self) -> dict[str, Any]:
         """The exchange as a record."""

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rein_nb.agent import Agent
-from rein_nb.ir import Citation, ErrorInfo, MediaPart, ProviderError, Request, ThinkingPart, ToolCall, Usage
+from rein_nb.ir import Citation, ErrorInfo, MediaPart, ProviderError, Request, ThinkingPart, ToolCall, Usage, redact
 from rein_nb.ir import deltas as d
+from rein_nb.ir.redaction import MASK
 from rein_nb.llm import LLM
 from rein_nb.providers import Config
 from rein_nb.store import RecordingMiss, record, replay
 from rein_nb.store.recording_deltas import DeltaWriter, read_delta
+from rein_nb.store.recording_secrets import mask_events
 from rein_nb.stream import Accumulator
 from rein_nb.testing import serve_recording
 from rein_nb.testing.scripted import ScriptedProvider
@@ -144,6 +146,77 @@ def test_secrets_are_masked_in_deltas_and_requests(tmp_path: Path) -> None:
     assert secret not in path.read_text("utf-8")
     with replay(path):
         assert ScriptedProvider.llm().chat(f"what is {secret}?").text.startswith("the key is ")
+
+
+# A key, and pieces into which it may fall.
+KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"
+SPLIT = [
+    ["your key is sk-ant-api0", "3-abcdefghijk", "lmnopqrstuvwxyz ok"],
+    ["your key is sk-ant-api03-abcdefghijkl", "mnopqrstuvwxyz", " ok"],
+    ["your key", " is ", *KEY, " ok"],
+    [*f"your key is {KEY} ok"],
+]
+
+
+@pytest.mark.parametrize("pieces", SPLIT)
+@pytest.mark.parametrize("wire", [True, False])
+def test_a_secret_in_several_pieces_is_masked_too(tmp_path: Path, pieces: list[str], wire: bool) -> None:
+    path = tmp_path / "own.jsonl"
+    with serve_recording([chat(*pieces)]) as server, record(path) as recording:
+        llm = model(server.base_url + "/v1") if wire else ScriptedProvider.llm(pieces)
+        assert "".join(chunk.text for chunk in llm.stream("hi")) == f"your key is {KEY} ok"
+    assert recording.exchanges[0].events == replay(path).exchanges[0].events
+    with replay(path):
+        played = "".join(chunk.text for chunk in (model() if wire else ScriptedProvider.llm()).stream("hi"))
+    assert played == "your key is [redacted] ok"
+    if wire:
+        told = [data["choices"] for _, _, data in recording.exchanges[0].events if isinstance(data, dict)]
+        texts = [choices[0]["delta"].get("content") for choices in told if choices]
+        assert [text for text in texts if text is not None] != []
+        assert len([text for text in texts if text is not None]) == len(pieces), "no event is left out"
+
+
+def test_a_secret_in_pieces_of_a_tools_arguments_is_masked(tmp_path: Path) -> None:
+    class Calls(Own):
+        async def stream(self, request: Request) -> AsyncIterator[d.Delta | Sequence[d.Delta]]:
+            """Call two tools, their arguments told in turns."""
+            yield [d.ToolOpen("a", "1", "look"), d.ToolOpen("b", "2", "look")]
+            for one, two in (('{"at": "sk-ant-', '{"at": "Pa'), ("api03-abcdefgh", "ri"), ('ijklmnop"}', 's"}')):
+                yield [d.ToolArgs(one, "a"), d.ToolArgs(two, "b")]
+            yield [d.Finish("tool_calls"), d.End()]
+
+    path = tmp_path / "own.jsonl"
+    with record(path):
+        Calls().llm().chat("hi")
+    with replay(path):
+        calls = Calls().llm().chat("hi").message.tool_calls
+    assert [call.arguments for call in calls] == [{"at": "[redacted]"}, {"at": "Paris"}]
+
+
+WORDS = st.text('abz-_ .=:"', max_size=6) | st.sampled_from([KEY, KEY[:9], KEY[9:], MASK, "password=", "Bearer "])
+
+
+@given(st.lists(WORDS, max_size=8))
+def test_pieces_are_masked_as_the_text_that_they_are(pieces: list[str]) -> None:
+    """Nothing more is changed: where there is no secret, or each is within its piece, each piece is masked alone."""
+    events = [[DeltaWriter().write(d.Text(text, ("t", 0))), {"type": "End"}] for text in pieces]
+    wire = [
+        {"type": "t", "n": n, "choices": [{"index": 0, "delta": {"content": text}}]} for n, text in enumerate(pieces)
+    ]
+    given = json.dumps([events, wire])
+    masked = [data[0]["text"] for data in mask_events(events, deltas=True)]
+    assert masked == [data["choices"][0]["delta"]["content"] for data in mask_events(wire, deltas=False)]
+    assert json.dumps([events, wire]) == given
+    alone, whole = [redact(text) for text in pieces], "".join(pieces)
+    if redact(whole) in (whole, "".join(alone)):
+        assert masked == alone
+    elif alone == pieces:
+        assert "".join(masked) == redact(whole)
+
+
+def test_ids_and_sealed_text_are_no_pieces_of_a_text() -> None:
+    events = [{"id": f"fw_{n}", "item_id": f"sk-{n}", "signature": "sk-abc", "delta": {"index": n}} for n in range(9)]
+    assert mask_events(events, deltas=False) == events
 
 
 # -- deltas as JSON -------------------------------------------------------------------------------
