@@ -107,7 +107,8 @@ class Recording:
     def __enter__(self) -> Recording:
         if self._remove:
             raise RuntimeError(f"the recording {self.path} is open already")
-        if self.mode == "record" or (self.mode == "auto" and not self.exchanges):  # what holds everything may be read-only
+        # What holds everything may be read-only.
+        if self.mode == "record" or (self.mode == "auto" and not self.exchanges):
             self._try_place()
         self._start_over()
         self._remove = [clock.install(self._source), install(self._stand_in, offline=self.mode == "replay")]
