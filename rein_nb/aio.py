@@ -35,6 +35,8 @@ def background_loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread, _pid
     with _lock:
         if _loop is None or _loop.is_closed() or _pid != os.getpid() or _thread is None or not _thread.is_alive():
+            if _loop is not None and _pid == os.getpid() and not _loop.is_running():
+                _loop.close()  # its thread died; what it held open is let go of
             loop = asyncio.new_event_loop()
             started = threading.Event()
 
