@@ -186,7 +186,7 @@ async def test_many_commands_leave_no_descriptor_thread_or_zombie(free: Tool) ->
     await asyncio.gather(*(one() for _ in range(10)))
     if before is None:
         pytest.skip("no /proc: open descriptors cannot be counted here")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     zombies = subprocess.run(["ps", "-o", "stat", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout
     assert "Z" not in zombies
 
