@@ -19,6 +19,7 @@ from rein_nb.agent.events import (
     ToolExecutionUpdate,
 )
 from rein_nb.agent.result import ToolRun
+from rein_nb.agent.state import GOING_DOWN
 from rein_nb.dialects.schema import without_filled_nulls
 from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
@@ -108,7 +109,7 @@ async def _contained(run: RunState, call: ToolCall, tool: Tool, before: asyncio.
     """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
     try:
         return await _run_call(run, call, tool, before)
-    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+    except GOING_DOWN:
         raise
     except BaseException as exc:
         run.end_with(exc)

@@ -155,48 +155,21 @@ class AgentRun:
         Returns a function that ends the subscription. A callback that raises is taken off.
         """
 
-        def guarded(event: AgentEvent) -> None:
-            try:
-                callback(event)
-            except Exception as exc:
-                unsubscribe()
-                self._run.loop.call_exception_handler(
-                    {"message": "a subscriber of an agent run failed", "exception": exc}
-                )
-
         def unsubscribe() -> None:
+            subscriber.gone = True
             with self._lock:
-                if hear in self._listeners:
-                    self._listeners.remove(hear)
+                if subscriber in self._listeners:
+                    self._listeners.remove(subscriber)
 
-        # What comes while past events are told waits behind them; no lock is held while the callback runs.
-        waiting: deque[AgentEvent] = deque()
-        telling = True
-        turn = threading.Lock()
+        def failed(exc: Exception) -> None:
+            unsubscribe()
+            self._run.loop.call_exception_handler({"message": "a subscriber of an agent run failed", "exception": exc})
 
-        def tell() -> None:
-            nonlocal telling
-            while True:
-                with turn:
-                    if not waiting:
-                        telling = False
-                        return
-                    event = waiting.popleft()
-                guarded(event)
-
-        def hear(event: AgentEvent) -> None:
-            nonlocal telling
-            with turn:
-                waiting.append(event)
-                if telling:
-                    return
-                telling = True
-            tell()
-
+        subscriber = _Subscriber(callback, failed)
         with self._lock:
-            waiting.extend(self._events if replay else ())
-            self._listeners.append(hear)
-        tell()
+            subscriber.waiting.extend(self._events if replay else ())
+            self._listeners.append(subscriber)
+        subscriber.tell()
         return unsubscribe
 
     async def events(self) -> AsyncIterator[AgentEvent]:
@@ -242,3 +215,36 @@ class AgentRun:
                     return
         finally:
             unsubscribe()
+
+
+class _Subscriber:
+    """One who is told past events and then the new ones, in order. Nobody's lock is held while he is told: he may take his time, and ask for more."""
+
+    def __init__(self, callback: Callable[[AgentEvent], None], failed: Callable[[Exception], None]) -> None:
+        self.waiting: deque[AgentEvent] = deque()
+        self.gone = False
+        self._callback = callback
+        self._failed = failed
+        self._telling = True  # until `tell` was through the past
+        self._lock = threading.Lock()
+
+    def __call__(self, event: AgentEvent) -> None:
+        with self._lock:
+            self.waiting.append(event)
+            if self._telling:
+                return  # whoever is telling comes to it
+            self._telling = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell what waits, and what comes meanwhile."""
+        while True:
+            with self._lock:
+                if not self.waiting or self.gone:
+                    self._telling = False
+                    return
+                event = self.waiting.popleft()
+            try:
+                self._callback(event)
+            except Exception as exc:
+                self._failed(exc)

@@ -18,7 +18,7 @@ from rein_nb.agent.execution import execute_calls
 from rein_nb.agent.healing import tool_message
 from rein_nb.agent.output import OutputInvalid
 from rein_nb.agent.result import AgentResult, StopReason, ToolRun, Turn
-from rein_nb.agent.state import RunState
+from rein_nb.agent.state import GOING_DOWN, RunState
 from rein_nb.agent.turns import ask_model
 from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall
 from rein_nb.tools import outcomes
@@ -69,7 +69,7 @@ async def run_loop(run: RunState) -> AgentResult:
         # The event loop itself is going down: nothing may be awaited any more, but the transcript must be whole.
         run.stop("cancelled", "the task was cancelled")
         raise
-    except (GeneratorExit, KeyboardInterrupt):
+    except GOING_DOWN:
         raise
     except BaseException as exc:
         run.end_with(exc)
@@ -94,7 +94,7 @@ async def _turn(run: RunState) -> None:
         run.emit(TurnStart(model=run.llm.model))
     try:
         completion = await ask_model(run)
-    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+    except GOING_DOWN:
         raise
     except BaseException as exc:
         # The programmer's own fault, or a hook's: the turn that was announced is closed all the same.

@@ -23,6 +23,9 @@ from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
 from rein_nb.tools.execute import EndsRun
 
+GOING_DOWN = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""What is no fault of whoever raised it, but an order to the task: passed on. All else that is raised is a fault, and becomes data."""
+
 Listener = Callable[[AgentEvent], None]
 
 
@@ -154,8 +157,10 @@ class RunState:
 
     def remove_listener(self, listener: Listener) -> None:
         """Take a listener off."""
-        at = self._listeners.index(listener) if listener in self._listeners else len(self._listeners)
-        self._listeners = self._listeners[:at] + self._listeners[at + 1 :]
+        left = list(self._listeners)
+        if listener in left:
+            left.remove(listener)
+        self._listeners = tuple(left)
 
     def emit(self, event: AgentEvent) -> None:
         """Stamp an event and hand it to every listener. A listener that fails is taken off: it must not end the run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from rein_nb.agent import hooks
@@ -10,7 +9,7 @@ from rein_nb.agent.context import SUMMARY_PROMPT, compact
 from rein_nb.agent.events import MessageEnd, MessageStart, MessageUpdate, Notice, Retry
 from rein_nb.agent.healing import marked_interrupted, with_ids
 from rein_nb.agent.output import OutputSpec, has_native_output
-from rein_nb.agent.state import RunState
+from rein_nb.agent.state import GOING_DOWN, RunState
 from rein_nb.ir import (
     Completion,
     ErrorInfo,
@@ -210,7 +209,7 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
                 # Still empty: what comes is told by the updates, once.
                 run.emit(MessageStart(message=event._source.message_at(0, 0)))
             run.emit(MessageUpdate(event=event))
-    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+    except GOING_DOWN:
         raise
     except BaseException as exc:
         # A provider of the user's own, or a middleware, has a bug. What it had said is kept.

@@ -50,11 +50,13 @@ def turns(
     """
     start, known = (wire or {}).get(NAMESPACE, (0, ()))
     out = _copies(known)
-    if settled <= start:
-        wire = None  # nothing more is settled than was
-    for at in range(start, len(messages)):
-        if at == settled and wire is not None:
+
+    def keep(at: int) -> None:
+        if at == settled and at > start and wire is not None:
             wire[NAMESPACE] = (at, _copies(out))
+
+    for at in range(start, len(messages)):
+        keep(at)
         message = messages[at]
         if message.role == "assistant":
             _append(out, "assistant", [block for part in message.parts for block in _assistant_block(part)])
@@ -70,8 +72,7 @@ def turns(
                     for n, block in enumerate(blocks)
                 ],
             )
-    if settled == len(messages) and wire is not None:
-        wire[NAMESPACE] = (settled, _copies(out))
+    keep(len(messages))
     return out
 
 

@@ -121,14 +121,14 @@ class Autosave:
     def _write(self, records: list[Record], *, last: bool) -> None:
         self.pending += records
         if time.monotonic() >= self._again_at or last:
-            self._try(_WAIT_S)
+            self._try()
         if last and self._busy and self._writer is None:
             self._writer = threading.Thread(target=self._go_on, name="rein_nb-autosave")
             self._writer.start()
 
-    def _try(self, wait_s: float) -> None:
+    def _try(self) -> None:
         try:
-            self.session.write(self.pending, wait_s=wait_s)
+            self.session.write(self.pending, wait_s=_WAIT_S)
         except SessionDeleted as exc:
             self.pending, self._busy, self._gone = [], False, True
             warnings.warn(f"the run is not being saved any more: {exc}", RuntimeWarning, stacklevel=5)
@@ -154,7 +154,7 @@ class Autosave:
             time.sleep(_FIRST_PAUSE_S)
             with self._lock:
                 if self._busy:
-                    self._try(_WAIT_S)
+                    self._try()
                 if not self._busy or time.monotonic() > until:
                     self._writer = None
                     return
@@ -164,7 +164,6 @@ class _Tree:
     """The session's messages as far as they are known here, and what each follows. Holds no copies: the messages are the agent's own."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
         self._children: dict[str | None, list[tuple[str, Message]]] = {}
         parent: str | None = None
         for entry in session.path():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -13,9 +14,6 @@ from types import TracebackType
 from typing import Any
 
 from rein_nb.ir.base import clean_text, loads
-
-_BOM = b"\xef\xbb\xbf"
-"""What some editors put before a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,17 @@ class JsonLines:
         self.close()
 
     def read(self) -> list[Any]:
-        """Every whole record.
+        """Every whole record. Blank lines and a byte order mark are passed over.
 
         Raises
         ------
         ValueError
             When a line that is not the last is no JSON; the text names the line.
         """
+        return [record for _, record in self.numbered()]
+
+    def numbered(self) -> list[tuple[int, Any]]:
+        """As `read`, each with the number of its line, from 1."""
         data = self.path.read_bytes() if self.path.exists() else b""
         records, end = _parse(self.path, data)
         if end < len(data):
@@ -140,10 +142,10 @@ class JsonLines:
         return file
 
 
-def _parse(path: Path, data: bytes) -> tuple[list[Any], int]:
-    """(whole records, where the half record at the end begins)."""
-    records: list[Any] = []
-    at = len(_BOM) if data.startswith(_BOM) else 0
+def _parse(path: Path, data: bytes) -> tuple[list[tuple[int, Any]], int]:
+    """(whole records with the numbers of their lines, where the half record at the end begins)."""
+    records: list[tuple[int, Any]] = []
+    at = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     number = 0
     while at < len(data):
         number += 1
@@ -152,8 +154,8 @@ def _parse(path: Path, data: bytes) -> tuple[list[Any], int]:
         line = data[at:stop].strip()
         if line:
             try:
-                records.append(loads(line.decode("utf-8")))
-            except ValueError as exc:
+                records.append((number, loads(line.decode("utf-8"))))
+            except (ValueError, RecursionError) as exc:
                 if newline < 0 or not data[newline:].strip():
                     return records, at
                 raise ValueError(f"{path}, line {number}: not a JSON record: {exc}") from exc

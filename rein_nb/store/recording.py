@@ -83,7 +83,7 @@ class Recording:
         exists = self._lines.path.exists()
         if mode == "replay" and not exists:
             raise FileNotFoundError(f"there is no recording {self.path}; make it with record({str(self.path)!r})")
-        records = self._lines.read() if exists else []
+        records = self._lines.numbered() if exists else []
         tail = self._lines.tail
         header, self.exchanges = read_records(self.path, records, tail.data if tail is not None else b"")
         self.created_at = header.created_at if records else round(time.time(), 3)

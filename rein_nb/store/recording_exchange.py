@@ -200,8 +200,8 @@ def _no_recording(path: Path) -> ValueError:
     return ValueError(f'{path} is no recording: its first line should be a JSON object with "format": "{FORMAT}"')
 
 
-def read_records(path: Path, records: list[Any], begun: bytes = b"") -> tuple[Header, list[Exchange]]:
-    """The header and the exchanges of a file. `begun` is the half record at its end.
+def read_records(path: Path, records: list[tuple[int, Any]], begun: bytes = b"") -> tuple[Header, list[Exchange]]:
+    """The header and the exchanges of a file, from its records with the numbers of their lines. `begun` is the half record at its end.
 
     Raises
     ------
@@ -212,18 +212,18 @@ def read_records(path: Path, records: list[Any], begun: bytes = b"") -> tuple[He
         if not HEAD.startswith(begun[: len(HEAD)]):
             raise _no_recording(path)
         return Header(), []
-    header = records[0]
+    first, header = records[0]
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _no_recording(path)
     version = header.get("version", 0)
     if not isinstance(version, int):
-        raise ValueError(f"{path}, line 1: the version should be a number, not {version!r}")
+        raise ValueError(f"{path}, line {first}: the version should be a number, not {version!r}")
     if version > VERSION:
         raise ValueError(
             f"{path} has version {version}, and this rein_nb reads versions up to {VERSION}: upgrade rein_nb"
         )
     exchanges = []
-    for line, data in enumerate(records[1:], 2):
+    for line, data in records[1:]:
         try:
             exchanges.append(Exchange.from_json(data))
         except (KeyError, TypeError, ValueError) as exc:

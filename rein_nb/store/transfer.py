@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import math
 import os
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.ir import Completion, ToolCall, ToolResult
-from rein_nb.ir.base import loads
 from rein_nb.store.database import StoreError
 from rein_nb.store.events import event_of
 from rein_nb.store.history import runs_of
@@ -113,7 +111,12 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
     """
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
-    records, tail = _read(path)
+    lines = JsonLines(path)
+    try:
+        records = lines.numbered()
+    except ValueError as exc:
+        raise NoExport(str(exc)) from exc
+    tail = lines.tail
     header, entries = _header(path, records), _entries(path, records[1:])
     if tail is not None:
         warnings.warn(
@@ -150,21 +153,6 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
             ],
         )
     return Imported(Session(store, session_id), tail)
-
-
-def _read(path: Path) -> tuple[list[tuple[int, Any]], BrokenTail | None]:
-    """(every whole record with the number of its line, the half record at the end). A byte order mark and blank lines are passed over."""
-    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    filled = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
-    records = []
-    for n, line in filled:
-        try:
-            records.append((n, loads(line.decode("utf-8"))))
-        except (ValueError, RecursionError) as exc:
-            if n == filled[-1][0]:
-                return records, BrokenTail(b"\n".join(lines[n - 1 :]))
-            raise NoExport(f"{path}, line {n}: not a JSON record: {exc}") from exc
-    return records, None
 
 
 def _header(path: Path, records: Sequence[tuple[int, Any]]) -> dict[str, Any]:

@@ -75,8 +75,8 @@ async def run_guarded(
         return Ended("cancelled")
     loop = asyncio.get_running_loop()
     work = start()
+    # Done when the work is, when the token is cancelled, or when the time is up.
     over: asyncio.Future[None] = loop.create_future()
-    """Done when the work is, when the token is cancelled, or when the time is up."""
 
     def end(_: object = None) -> None:
         if not over.done():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
+import json
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from rein_nb.ir.base import loads
 from rein_nb.tools.callables import callable_name, docstring, is_context, unwrap, visible_parameters
@@ -43,6 +43,14 @@ class InvalidArguments(ValueError):
 
 class _Schema(GenerateJsonSchema):
     """pydantic's own generator; a default that JSON cannot hold is left out in silence, since the function has it."""
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        try:
+            json.dumps(encoded, allow_nan=False)
+        except ValueError as exc:  # infinity, not a number
+            raise PydanticSerializationError(str(exc)) from exc
+        return encoded
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         return None
@@ -79,17 +87,6 @@ def _taken_names(fn: Callable[..., Any]) -> set[str]:
     except (TypeError, ValueError):
         return taken
     return taken | {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-
-
-def _without_odd_defaults(schema: Any) -> Any:
-    """A schema without defaults that JSON does not have (infinity, not a number)."""
-    if isinstance(schema, dict):
-        return {
-            key: _without_odd_defaults(value)
-            for key, value in schema.items()
-            if not (key == "default" and isinstance(value, float) and not math.isfinite(value))
-        }
-    return [_without_odd_defaults(item) for item in schema] if isinstance(schema, list) else schema
 
 
 class Signature:
@@ -210,7 +207,6 @@ class Signature:
         except PydanticUserError as exc:
             definitions = {f.attribute: (self.model.model_fields[f.attribute].annotation, ...) for f in self._fields}
             raise self._blame(definitions, exc) from exc
-        schema = dict(_without_odd_defaults(schema))
         schema.pop("title", None)
         schema.pop("description", None)
         schema.setdefault("properties", {})

@@ -215,6 +215,19 @@ def test_a_subscriber_that_subscribes_again_freezes_nothing() -> None:
     assert seen[0] == 0
 
 
+def test_a_subscriber_that_fails_in_the_past_is_told_no_more() -> None:
+    handle = Agent(L(["a"] * 5)).start("x")
+    handle.result(5)
+    seen: list[int] = []
+
+    def callback(event: Any) -> None:
+        seen.append(event.seq)
+        raise ValueError("broken subscriber")
+
+    handle.subscribe(callback)
+    assert seen == [0]
+
+
 @pytest.mark.parametrize("force", ["true", "yes", 1, True])
 def test_an_approval_judges_what_the_function_will_be_given(force: Any) -> None:
     ran: list[bool] = []

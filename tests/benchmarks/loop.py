@@ -7,17 +7,15 @@ more should be no more than what it sends more.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib.util
 import os
-import sys
 import time
 from typing import Any
 
 from rein_nb import LLM, Agent
 from tests.benchmarks.server import running
-from tests.benchmarks.workers import answer, lowest
+from tests.benchmarks.workers import answer, lowest, main
 
 TURNS, LONG = 20, 160
 ROUNDS = 10
@@ -115,8 +113,4 @@ def measure() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        asyncio.run(_client(sys.argv[1], sys.argv[2]))
-    else:
-        for name, ratio in measure().items():
-            print(f"{name}: {ratio:.3f}")
+    main(_client, measure)

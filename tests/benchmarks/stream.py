@@ -5,13 +5,11 @@ Each client runs in a process of its own, on a core of its own where there are t
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 import time
 
 from tests.benchmarks.server import running
-from tests.benchmarks.workers import answer, lowest
+from tests.benchmarks.workers import answer, lowest, main
 
 CHUNKS = 10_000
 ROUNDS = 12
@@ -104,8 +102,4 @@ def measure() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        asyncio.run(_client(sys.argv[1], sys.argv[2]))
-    else:
-        for name, ratio in measure().items():
-            print(f"{name}: {ratio:.3f}")
+    main(_client, measure)

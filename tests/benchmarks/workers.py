@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 
 def lowest(module: str, clients: Sequence[str], url: str, *, n: int, rounds: int) -> dict[str, float]:
@@ -47,6 +49,15 @@ def _ask(worker: subprocess.Popen[str], n: int) -> float:
     worker.stdin.write(f"{n}\n")
     worker.stdin.flush()
     return float(json.loads(worker.stdout.readline()))
+
+
+def main(client: Callable[[str, str], Coroutine[Any, Any, None]], measure: Callable[[], dict[str, float]]) -> None:
+    """A benchmark's own main: with a name and a URL a worker, else the measuring, printed."""
+    if len(sys.argv) > 2:
+        asyncio.run(client(sys.argv[1], sys.argv[2]))
+        return
+    for name, ratio in measure().items():
+        print(f"{name}: {ratio:.3f}")
 
 
 async def answer(measure: Callable[[int], Awaitable[float]]) -> None:

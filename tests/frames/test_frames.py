@@ -304,8 +304,9 @@ def test_a_hundred_thousand_events_cost_ten_times_what_ten_thousand_cost() -> No
         return time.process_time() - start
 
     seconds(100)
-    small, large = min(seconds(10_000) for _ in range(3)), seconds(100_000)
-    assert large <= 40 * small
+    # Each the least of three: a busy machine can only make it longer.
+    small, large = (min(seconds(n) for _ in range(3)) for n in (10_000, 100_000))
+    assert large <= 20 * small
 
 
 def test_importing_the_room_loads_no_pandas() -> None:
