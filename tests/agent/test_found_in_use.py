@@ -91,6 +91,7 @@ def test_a_loop_whose_thread_died_is_replaced() -> None:
     """In a process of its own: what else runs on that loop would die with it."""
     code = """
 import threading
+from rein_nb import aio
 from rein_nb.agent import Agent
 from rein_nb.testing import ScriptedProvider
 
