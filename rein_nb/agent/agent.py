@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rein_nb import aio
-from rein_nb.agent.approvals import Policy, check_policy
+from rein_nb.agent.approvals import Policy
+from rein_nb.agent.arguments import Prompt, as_prompt, changed, normalised
 from rein_nb.agent.context import Compaction, Context, Meter
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.handle import AgentRun
@@ -21,7 +22,7 @@ from rein_nb.agent.output import OutputSpec, has_native_output
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, as_chunks
-from rein_nb.ir import InvalidRequest, MediaPart, Message, StreamChunk, TextPart
+from rein_nb.ir import InvalidRequest, Message, StreamChunk
 from rein_nb.ir.clock import RunClock
 from rein_nb.ir.transcript import HasTranscript
 from rein_nb.llm import LLM, as_messages, as_options
@@ -31,14 +32,8 @@ from rein_nb.tools import Tool, Toolset
 if TYPE_CHECKING:
     import pandas as pd
 
-Prompt: TypeAlias = str | Message | Sequence[str | TextPart | MediaPart | Message]
-"""What a run starts with: text, a message, or a list of texts and media (one message) or of messages."""
-
-_SETUP = frozenset(f.name for f in fields(Setup)) - {"options"}
 _OF_AN_AGENT = frozenset({"messages", "session"})
 """Arguments that are an agent's, and not one run's."""
-
-_HOOKS = ("before_tool_call", "after_tool_call", "before_request", "on_event")
 
 
 class Agent(HasTranscript):
@@ -132,7 +127,7 @@ class Agent(HasTranscript):
             "fallback": fallback, "label": label, "on_event": on_event,
         }  # fmt: skip
         as_options(options)
-        self._setup = Setup(**_normalised(given), options=dict(options))
+        self._setup = Setup(**normalised(given), options=dict(options))
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._compaction = Compaction()
@@ -211,7 +206,8 @@ class Agent(HasTranscript):
             Any argument of `Agent`.
         """
         copy = Agent.__new__(type(self))
-        copy._setup = _changed(self._setup, {k: v for k, v in changes.items() if k not in _OF_AN_AGENT})
+        setup = self._setup if "tools" in changes else replace(self._setup, tools=self.tools.copy())
+        copy._setup = changed(setup, {name: value for name, value in changes.items() if name not in _OF_AN_AGENT})
         copy._lock = threading.Lock()
         copy._always_allowed = set(self._always_allowed)
         copy._live = {}
@@ -232,6 +228,12 @@ class Agent(HasTranscript):
             copy._save_into(changes["session"])
         return copy
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "an Agent cannot be copied or pickled: agent.fork() makes another one with the same conversation, "
+            "and its messages can be stored (agent.transcript, Session)"
+        )
+
     def _save_into(self, session: Any) -> None:
         if session is not None:
             if isinstance(session, type) or not callable(getattr(session, "attach", None)):
@@ -244,7 +246,15 @@ class Agent(HasTranscript):
         return self._setup.on_event
 
     def add_listener(self, listener: Listener) -> None:
-        """Have `listener` called with every event of every later run, in the run's thread."""
+        """Have `listener` called with every event of every later run, in the run's thread.
+
+        Raises
+        ------
+        InvalidRequest
+            When it cannot be called.
+        """
+        if not callable(listener):
+            raise InvalidRequest(f"a listener is a function of an event, not {type(listener).__name__}")
         self._setup = replace(self._setup, on_event=(*self._setup.on_event, listener))
 
     def remove_listener(self, listener: Listener) -> None:
@@ -326,7 +336,7 @@ class Agent(HasTranscript):
             raise InvalidRequest(
                 f"{names} cannot be given for one run: agent.fork({names.split()[0]}=...) makes an agent that has it"
             )
-        setup = _changed(self._setup, overrides)
+        setup = changed(self._setup, overrides)
         started = as_prompt(prompt)
         with self._lock:
             history, compaction, meter = self._messages, self._compaction, self._meter
@@ -399,85 +409,6 @@ class Agent(HasTranscript):
             else:
                 self._messages = [*self._messages, *new]
                 self._meter = Meter()
-
-
-def as_prompt(prompt: Prompt | None) -> list[Message]:
-    """The messages that a prompt stands for.
-
-    Raises
-    ------
-    InvalidRequest
-        For anything that is no prompt.
-    """
-    if prompt is None:
-        return []
-    if isinstance(prompt, str):
-        if not prompt:
-            raise InvalidRequest("the prompt is empty")
-        return [Message(role="user", content=prompt)]
-    if isinstance(prompt, Message):
-        return [prompt]
-    if isinstance(prompt, TextPart | MediaPart):
-        return [Message(role="user", parts=[prompt])]
-    if isinstance(prompt, Sequence) and prompt:
-        if all(isinstance(item, Message | Mapping) for item in prompt):
-            return as_messages(prompt)
-        if all(isinstance(item, str | TextPart | MediaPart) for item in prompt):
-            return [Message(role="user", content=list(prompt))]
-    raise InvalidRequest(f"a prompt is text, a Message, or a list of texts and media, not {type(prompt).__name__}")
-
-
-def _as_llm(value: Any) -> LLM:
-    if isinstance(value, str):
-        return LLM.named(value)
-    if callable(getattr(value, "astream_events", None)):
-        llm: LLM = value
-        return llm
-    raise InvalidRequest(f"a model is an LLM or a name like 'provider/model', not {type(value).__name__}")
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple | set | frozenset):
-        return tuple(value)
-    return (value,)
-
-
-_NORMAL: dict[str, Callable[[Any], Any]] = {
-    "llm": _as_llm,
-    "tools": lambda value: (
-        value if isinstance(value, Toolset) else Toolset(_several(value) if not isinstance(value, Iterable) else value)
-    ),
-    "limits": Limits.of,
-    "context": lambda value: (
-        value if isinstance(value, Context) else Context(strategy=value) if value is not None else Context()
-    ),
-    "fallback": lambda value: tuple(_as_llm(item) for item in _several(value)),
-    **dict.fromkeys(_HOOKS, _several),
-}
-
-
-def _normalised(given: Mapping[str, Any]) -> dict[str, Any]:
-    normal = {name: _NORMAL[name](value) if name in _NORMAL else value for name, value in given.items()}
-    if "approval" in normal:
-        check_policy(normal["approval"])
-    for name in _HOOKS:
-        for hook in normal.get(name, ()):
-            if not callable(hook):
-                raise InvalidRequest(f"{name} takes functions, not {type(hook).__name__}")
-    if normal.get("max_output_retries", 0) < 0:
-        raise InvalidRequest(f"max_output_retries must be 0 or more, got {normal['max_output_retries']}")
-    return normal
-
-
-def _changed(setup: Setup, overrides: Mapping[str, Any]) -> Setup:
-    if not overrides:
-        return setup
-    named = {name: value for name, value in overrides.items() if name in _SETUP}
-    options = {name: value for name, value in overrides.items() if name not in _SETUP}
-    as_options(options)
-    return replace(setup, **_normalised(named), options={**setup.options, **options})
 
 
 def _told(value: Any) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from rein_nb.agent.hooks import AbortRun, Deny, ask
+from rein_nb.agent.asking import as_flag, ask
+from rein_nb.agent.hooks import AbortRun, Deny, own_arguments
 from rein_nb.ir import InvalidRequest, ToolCall
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, ToolContext
@@ -65,7 +66,7 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
         return "deny", f"calls of {call.name} are not allowed here"
     if policy is None or policy == "auto":
         try:
-            needed = await ask(tool.needs_approval, call.arguments)
+            needed = await _needed(tool, call)
         except (AbortRun, EndsRun):
             raise
         except Exception as exc:
@@ -73,24 +74,30 @@ async def judge(policy: Policy, tool: Tool, call: ToolCall, ctx: ToolContext[Any
         return ("ask", None) if needed else ("allow", None)
     assert callable(policy)
     try:
-        answer = await ask(_ask_function, policy, call, ctx)
+        shown = own_arguments(call)
+        answer = await (ask(policy, shown, ctx) if _takes_context(policy) else ask(policy, shown))
     except (AbortRun, EndsRun):
         raise
     except Exception as exc:
         return "deny", f"the approval function failed: {describe_error(exc)}"
-    if answer is True or answer in ("allow", "always"):
-        return ("always" if answer == "always" else "allow"), None
-    if answer is False or answer is None or answer == "deny":
-        return "deny", None
-    if answer == "ask":
-        return "ask", None
+    flag = as_flag(answer)
+    if flag is not None or answer is None:
+        return ("allow" if flag else "deny"), None
     if isinstance(answer, Deny):
         return "deny", answer.reason
+    if isinstance(answer, str) and answer in ("allow", "always", "deny", "ask"):
+        return cast(Verdict, answer), None
     return "deny", answer if isinstance(answer, str) else f"the approval function returned {type(answer).__name__}"
 
 
-def _ask_function(policy: Callable[..., Any], call: ToolCall, ctx: ToolContext[Any]) -> Any:
-    return policy(call, ctx) if _takes_context(policy) else policy(call)
+async def _needed(tool: Tool, call: ToolCall) -> bool:
+    check = tool.requires_approval
+    if not callable(check):
+        return check
+    for seen in tool.judged(call.arguments):
+        if await ask(check, seen):
+            return True
+    return False
 
 
 def _takes_context(policy: Callable[..., Any]) -> bool:
@@ -112,7 +119,7 @@ class Question:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
+        self._answer: asyncio.Future[tuple[Verdict, str | None]] = loop.create_future()
 
     def decide(self, verdict: Literal["allow", "deny", "always"], reason: str | None = None) -> None:
         """Answer: ``allow`` this call, ``deny`` it, or allow the tool ``always``."""
@@ -128,7 +135,7 @@ class Question:
         except RuntimeError:  # the loop is closed: the run is long over
             return
 
-    async def at_once(self) -> tuple[str, str | None] | None:
+    async def at_once(self) -> tuple[Verdict, str | None] | None:
         """The decision, when one was made while the question was asked; else None, and later ones are void."""
         await asyncio.sleep(0)
         if self._answer.done():
@@ -136,7 +143,7 @@ class Question:
         self._answer.cancel()
         return None
 
-    async def wait(self, token: CancellationToken, timeout_s: float | None) -> tuple[str, str | None] | None:
+    async def wait(self, token: CancellationToken, timeout_s: float | None) -> tuple[Verdict, str | None] | None:
         """The decision; None when the run was stopped first. A question left open for `timeout_s` seconds is denied."""
         stop: asyncio.Future[None] = self._loop.create_future()
 

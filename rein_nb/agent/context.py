@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from rein_nb.agent.hooks import ask
+from rein_nb.agent.asking import ask
 from rein_nb.ir import (
     InvalidRequest,
     MediaPart,
@@ -22,6 +22,7 @@ from rein_nb.ir import (
     ToolResult,
     Usage,
 )
+from rein_nb.ir.base import own_copy
 
 _CHARS_PER_TOKEN = 3.5
 """A low guess, so that the estimate is rather too high than too low."""
@@ -61,10 +62,14 @@ class Context:
             raise ValueError(
                 f"strategy must be 'drop', 'summary' or a function of the older messages, not {self.strategy!r}"
             )
+        for name in ("keep", "fill"):
+            if not isinstance(getattr(self, name), int | float):
+                raise ValueError(f"{name} must be a number between 0 and 1, not {getattr(self, name)!r}")
         if not 0 < self.keep < self.fill <= 1:
             raise ValueError(f"shares must satisfy 0 < keep < fill <= 1, got keep={self.keep}, fill={self.fill}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        tokens = self.max_tokens
+        if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
+            raise ValueError(f"max_tokens must be a whole number, at least 1, or None, got {tokens!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ async def compact(
     done: Compaction,
     policy: Context,
     keep_tokens: int,
-    summarise: Callable[[list[Message]], Awaitable[str]],
+    summarise: Callable[[list[Message]], Awaitable[str | None]],
 ) -> Compaction | None:
     """A further compaction of a transcript; None when there is nothing to leave out.
 
@@ -192,20 +197,22 @@ async def compact(
     keep_tokens
         Estimated tokens that the newest turns may keep.
     summarise
-        Asks the model for a summary of the older messages.
+        Asks a model for a summary of the older messages; None when there can be none, and they are to be left out all the same.
     """
     cut = choose_cut(messages, done, keep_tokens)
     if cut is None:
         return None
     older = [*done.instead, *messages[done.upto : cut]]
+    summary = await summarise(older) if policy.strategy == "summary" else None
     if callable(policy.strategy):
-        instead = _checked(await ask(policy.strategy, older))
-    elif policy.strategy == "summary":
-        text = await summarise(older)
-        instead = [Message(role="user", content=f"[Summary of the conversation so far]\n{text}")]
+        instead = _checked(await ask(policy.strategy, own_copy(older)))
+    elif summary is not None:
+        instead = [Message(role="user", content=f"[Summary of the conversation so far]\n{summary}")]
     else:
         note = f"[The earlier part of this conversation, {cut} messages, was left out because it no longer fits.]"
-        instead = [Message(role="user", content=note)]
+        # What an earlier summary holds is not lost with this one.
+        earlier = done.instead if policy.strategy == "summary" else ()
+        instead = [*earlier, Message(role="user", content=note)]
     if messages[cut].role == "assistant" and not callable(policy.strategy):
         # The cut lies inside a user's turn: what the user asked for must stay in sight.
         task = next((m for m in reversed(messages[:cut]) if m.role == "user" and not m.tool_results), None)

@@ -148,11 +148,14 @@ class ApprovalRequested(Event):
         Why it is asked about.
     decide
         Called with ``"allow"``, ``"deny"`` or ``"always"``, and a reason that the model reads.
+    asked_by
+        Where a sub-agent asks: the id of this run's own call that is the sub-agent. None where `call` is this run's.
     """
 
     type: ClassVar[str] = "approval_requested"
     call: ToolCall
     reason: str | None = None
+    asked_by: str | None = None
     decide: Callable[[Literal["allow", "deny", "always"], str | None], None] | None = field(
         default=None, repr=False, metadata={"private": True}
     )

@@ -7,10 +7,13 @@ happens: stopped while running and never started are told apart.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from rein_nb.agent import hooks
 from rein_nb.agent.approvals import Question, judge
+from rein_nb.agent.asking import Stopped, stoppable, within_grace
 from rein_nb.agent.events import (
     ApprovalRequested,
     Notice,
@@ -23,7 +26,7 @@ from rein_nb.agent.state import GOING_DOWN
 from rein_nb.dialects.schema import without_filled_nulls
 from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
-from rein_nb.tools.execute import EndsRun, run_guarded
+from rein_nb.tools.execute import EndsRun
 
 if TYPE_CHECKING:
     from rein_nb.agent.state import RunState
@@ -36,7 +39,6 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
     runnable = {id(call) for call in completion.runnable_tool_calls}
     answers: dict[int, ToolRun] = {}
     batch: list[tuple[int, ToolCall, Tool]] = []
-    allowed = run.tool_calls_left()
     # Not every server can be told, and not every model listens.
     choice = ToolChoice.of(run.setup.tool_choice)
     one_by_one = choice is not None and choice.parallel == "single"
@@ -47,15 +49,10 @@ async def execute_calls(run: RunState, completion: Completion) -> list[ToolRun]:
             refusal = _not_runnable(call, completion)
         elif tool is None:
             refusal = outcomes.unknown_tool(call, run.tools.names)
-        elif allowed is not None and allowed <= 0:
-            run.limit_hit("max_tool_calls")
-            refusal = outcomes.not_started(call, "the limit of tool calls is reached")
         if refusal is not None:
             answers[index] = await _answered(run, call, refusal)
             continue
         assert tool is not None
-        if allowed is not None:
-            allowed -= 1
         if one_by_one or not tool.parallel_safe:
             await _run_batch(run, batch, answers)
             await _run_batch(run, [(index, call, tool)], answers)
@@ -86,13 +83,14 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
         return
     if len(batch) == 1:
         index, call, tool = batch[0]
-        answers[index] = await _contained(run, call, tool)
+        answers[index] = await _contained(run, call, tool, _Together(1))
         return
+    together = _Together(len(batch))
     tasks: list[asyncio.Task[ToolRun]] = []
-    for _, call, tool in batch:
+    for place, (_, call, tool) in enumerate(batch):
         # Played back, calls end in their order: which is done first is the machine's doing.
         before = tasks[-1] if tasks and run.clock.replayed else None
-        tasks.append(asyncio.ensure_future(_contained(run, call, tool, before)))
+        tasks.append(asyncio.ensure_future(_contained(run, call, tool, together, place, before)))
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
@@ -105,10 +103,73 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
             answers[index] = task.result() if not task.cancelled() else _unknown_end(call)
 
 
-async def _contained(run: RunState, call: ToolCall, tool: Tool, before: asyncio.Task[ToolRun] | None = None) -> ToolRun:
+class _Together:
+    """The calls of one batch: who of them may still run when a limit does not let all, and who has to run alone after all.
+
+    The limit's last calls go to those that come first in the model's order, however long their approvals take.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._undecided = size
+        self._decided: list[bool] = [False] * size
+        self._running = 0
+        self._alone = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def may_start(self, run: RunState, place: int) -> bool:
+        """Whether the limit of tool calls lets the call in this place run, which it counts then."""
+        while (left := run.tool_calls_left()) is not None and 0 < left < self._undecided:
+            if all(self._decided[:place]):
+                break
+            await self._change()
+        if left is not None and left <= 0:
+            return False
+        run.tool_calls += 1
+        return True
+
+    def decided(self, place: int) -> None:
+        """Say that the call in this place was started or refused."""
+        self._decided[place] = True
+        self._undecided -= 1
+        self._tell()
+
+    @asynccontextmanager
+    async def room_for(self, tool: Tool) -> AsyncIterator[None]:
+        """Wait until the tool may run: one that is not parallel-safe while no other does."""
+        while self._alone or (self._running and not tool.parallel_safe):
+            await self._change()
+        self._running += 1
+        self._alone = not tool.parallel_safe
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._alone = False
+            self._tell()
+
+    async def _change(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+async def _contained(
+    run: RunState,
+    call: ToolCall,
+    tool: Tool,
+    together: _Together,
+    place: int = 0,
+    before: asyncio.Task[ToolRun] | None = None,
+) -> ToolRun:
     """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
     try:
-        return await _run_call(run, call, tool, before)
+        return await _run_call(run, call, tool, together, place, before)
     except GOING_DOWN:
         raise
     except BaseException as exc:
@@ -129,10 +190,10 @@ async def _answered(run: RunState, call: ToolCall, result: ToolResult) -> ToolRu
     return ToolRun.model_construct(call=call, result=result, started_at=None, duration_s=None)
 
 
-async def _run_call(run: RunState, call: ToolCall, tool: Tool, before: asyncio.Task[ToolRun] | None = None) -> ToolRun:
+async def _run_call(
+    run: RunState, call: ToolCall, tool: Tool, together: _Together, place: int, before: asyncio.Task[ToolRun] | None
+) -> ToolRun:
     """One call, answered; not before the task `before` is done, where one is given."""
-    if run.token.is_cancelled:
-        return await _answered(run, call, outcomes.not_started(call, run.token.reason))
     live = True
 
     def on_progress(progress: Progress) -> None:
@@ -150,20 +211,20 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool, before: asyncio.T
     token = run.token.child()
     ctx = run.context_for(call, token, on_progress)
     try:
-        checked, refusal = await _checked(run, call, tool, ctx)
+        try:
+            checked, tool, refusal = await _checked(run, call, tool, ctx)
+            if refusal is None and not await together.may_start(run, place):
+                refusal = _limit_reached(run, checked)
+        finally:
+            together.decided(place)
         if refusal is not None:
             await _wait_for(before)
             return await _answered(run, checked, refusal)
-        if checked.name != call.name:
-            renamed = run.tools.get(checked.name)
-            if renamed is None:
-                return await _answered(run, checked, outcomes.unknown_tool(checked, run.tools.names))
-            tool = renamed
         checked = _without_filled_nulls(run, checked, tool)
         ctx.call = checked
-        run.tool_calls += 1
-        run.emit(ToolExecutionStart(call=checked))
-        outcome = await tool.execute(checked, ctx)
+        async with together.room_for(tool):
+            run.emit(ToolExecutionStart(call=checked))
+            outcome = await tool.execute(checked, ctx)
         await _wait_for(before)
         live = False
         result = await _after_hooks(run, checked, outcome.result, ctx)
@@ -173,6 +234,11 @@ async def _run_call(run: RunState, call: ToolCall, tool: Tool, before: asyncio.T
     if outcome.ends_run is not None:
         run.end_with(outcome.ends_run)
     return _ended(run, checked, result, outcome)
+
+
+def _limit_reached(run: RunState, call: ToolCall) -> ToolResult:
+    run.limit_hit("max_tool_calls")
+    return outcomes.not_started(call, "the limit of tool calls is reached")
 
 
 async def _wait_for(task: asyncio.Task[ToolRun] | None) -> None:
@@ -207,42 +273,35 @@ def _has_null(value: Any) -> bool:
 
 async def _checked(
     run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]
-) -> tuple[ToolCall, ToolResult | None]:
-    """Hooks, then approval: (the call as it shall run, why it shall not)."""
+) -> tuple[ToolCall, Tool, ToolResult | None]:
+    """Hooks, then approval: (the call as it shall run, its tool, why it shall not)."""
+    if run.token.is_cancelled:
+        return call, tool, outcomes.not_started(call, run.token.reason)
+    left = run.tool_calls_left()
+    if left is not None and left <= 0:
+        return call, tool, _limit_reached(run, call)  # nobody need be asked
     try:
         if run.setup.before_tool_call:
-            ended = await run_guarded(
-                lambda: asyncio.ensure_future(hooks.before_tool_call(run.setup.before_tool_call, call, ctx)),
-                run.token,
-                None,
-            )
-            if ended.how == "raised" and ended.error is not None:
-                raise ended.error
-            if not ended.has_value:
-                return call, outcomes.not_started(call, run.token.reason)
-            call, refusal = ended.value
-            if refusal is not None:
-                return call, refusal
+            call, refusal = await stoppable(run, lambda: hooks.before_tool_call(run.setup.before_tool_call, call, ctx))
             named = run.tools.get(call.name)
-            if named is None:
-                return call, outcomes.unknown_tool(call, run.tools.names)
+            if refusal is None and named is None:
+                refusal = outcomes.unknown_tool(call, run.tools.names)
+            if refusal is not None or named is None:
+                return call, tool, refusal
             tool = named  # what will run is what has to be allowed
-        return call, await _approval(run, call, tool, ctx)
+        return call, tool, await _approval(run, call, tool, ctx)
+    except Stopped:
+        return call, tool, outcomes.not_started(call, run.token.reason)
     except (hooks.AbortRun, EndsRun) as abort:
         run.end_with(abort)
-        return call, outcomes.not_started(call, str(abort) or "the run was aborted")
+        return call, tool, outcomes.not_started(call, str(abort) or "the run was aborted")
 
 
 async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[Any]) -> ToolResult | None:
     policy = run.setup.approval
     if not callable(policy) and not tool.requires_approval and (policy is None or policy in ("auto", "never", "allow")):
         return None
-    ended = await run_guarded(lambda: asyncio.ensure_future(judge(policy, tool, call, ctx)), run.token, None)
-    if ended.how == "raised" and ended.error is not None:
-        raise ended.error
-    if not ended.has_value:
-        return outcomes.not_started(call, run.token.reason)
-    verdict, reason = ended.value
+    verdict, reason = await stoppable(run, lambda: judge(policy, tool, call, ctx))
     if verdict == "ask" and call.name in run.always_allowed:
         return None  # an answer to this question, and to no other policy
     if verdict == "ask":
@@ -265,7 +324,17 @@ async def _after_hooks(run: RunState, call: ToolCall, result: ToolResult, ctx: T
     if not run.setup.after_tool_call:
         return result
     try:
-        changed, problems = await hooks.after_tool_call(run.setup.after_tool_call, call, result, ctx)
+        changed, problems = await within_grace(
+            run, lambda: hooks.after_tool_call(run.setup.after_tool_call, call, result, ctx)
+        )
+    except Stopped:
+        run.emit(
+            Notice(
+                kind="warning",
+                message="the run was stopped before an after_tool_call hook ended; the result is left as it was",
+            )
+        )
+        return result
     except (hooks.AbortRun, EndsRun) as abort:
         run.end_with(abort)
         return result

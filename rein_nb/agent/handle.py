@@ -13,10 +13,10 @@ from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 from rein_nb import aio
+from rein_nb.agent.arguments import Prompt, as_user_message
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import RunState, as_user_message, raise_for
-from rein_nb.ir import Message
+from rein_nb.agent.state import RunState, raise_for
 
 _SLICE_S = 0.1
 """How often a waiting caller wakes, so that a kernel interrupt lands within this many seconds."""
@@ -132,13 +132,25 @@ class AgentRun:
         """Stop the run at once. The result then says ``cancelled``; the transcript stays valid."""
         self._run.stop("cancelled", reason)
 
-    def steer(self, message: str | Message) -> None:
-        """Say something to the running agent: it reads it before its next model call."""
-        self._run.steering.append(as_user_message(message))
+    def steer(self, message: Prompt) -> None:
+        """Say something to the running agent: it reads it before its next model call.
 
-    def follow_up(self, message: str | Message) -> None:
-        """Say something that the agent takes up when it would otherwise be done."""
-        self._run.follow_ups.append(as_user_message(message))
+        Raises
+        ------
+        InvalidRequest
+            When there is nothing to say, or the run is over.
+        """
+        self._run.say(self._run.steering, as_user_message(message))
+
+    def follow_up(self, message: Prompt) -> None:
+        """Say something that the agent takes up when it would otherwise be done.
+
+        Raises
+        ------
+        InvalidRequest
+            When there is nothing to say, or the run is over.
+        """
+        self._run.say(self._run.follow_ups, as_user_message(message))
 
     # -- following it -----------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """Hooks: functions of yours that look at, change or refuse what the loop is about to do. Each may be plain or async.
 
+A plain one runs in a thread of its own, as a plain tool does, so it may take its time (ask a person, say); an async one runs on the
+run's event loop. Either is stopped with the run. What a hook is given are copies: the transcript is the loop's.
+
 - ``before_tool_call(call, ctx)`` returns None or True (go on), False or `Deny` (refuse), a dict (new arguments) or a `ToolCall` (new name or
   arguments; the id stays).
 - ``after_tool_call(call, result, ctx)`` returns None (keep), a `ToolResult`, or any value, which becomes the result.
@@ -10,13 +13,13 @@ A hook that fails refuses the call it was asked about: what could not be checked
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from rein_nb.agent.asking import as_flag, ask
 from rein_nb.ir import Message, ReinError, ToolCall, ToolResult, ToolSpec
+from rein_nb.ir.base import own_copy
 from rein_nb.tools import ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
@@ -61,40 +64,10 @@ AfterToolCall: TypeAlias = Callable[[ToolCall, ToolResult, ToolContext[Any]], Ma
 BeforeRequest: TypeAlias = Callable[[ModelRequest], Maybe]
 
 
-async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a user's function answers, awaited where it can be. What it raises is always an `Exception`.
-
-    Anything else would be taken by the task, or by the event loop itself, for an order to go down.
-
-    Raises
-    ------
-    AbortRun, EndsRun
-        To end the run; the second carries a KeyboardInterrupt.
-    Exception
-        Whatever else it raised.
-    """
-    try:
-        answer = function(*arguments)
-        return await answer if inspect.isawaitable(answer) else answer
-    except KeyboardInterrupt as exc:
-        raise EndsRun(exc) from exc
-    except SystemExit as exc:
-        raise RuntimeError(f"it called exit({exc.code!r})") from exc
-    except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise RuntimeError("it was cancelled from inside") from exc
-    except (Exception, GeneratorExit):
-        raise
-    except BaseException as exc:  # a test framework's own, a group
-        raise RuntimeError(f"it raised {type(exc).__name__}: {exc}") from exc
-
-
 async def before_tool_call(
     hooks: Sequence[BeforeToolCall], call: ToolCall, ctx: ToolContext[Any]
 ) -> tuple[ToolCall, ToolResult | None]:
-    """(the call as the hooks left it, the refusal if one refused).
+    """(the call as the hooks left it, the refusal if one refused). Changing the call's arguments in place is changing it, too.
 
     Raises
     ------
@@ -102,17 +75,21 @@ async def before_tool_call(
         When a hook wants the run to end.
     """
     for hook in hooks:
+        shown = own_arguments(call)
         try:
-            answer = await ask(hook, call, ctx)
+            answer = await ask(hook, shown, ctx)
         except (AbortRun, EndsRun):
             raise
         except Exception as exc:
             return call, outcomes.denied(
                 call, f"the hook {hook_name(hook)} failed ({describe_error(exc)}), so it was not allowed"
             )
-        if answer is None or answer is True:
-            continue
-        if answer is False:
+        flag = as_flag(answer)
+        if answer is None or flag:
+            answer = shown.arguments if shown.arguments != call.arguments else None
+            if answer is None:
+                continue
+        if flag is False:
             return call, outcomes.denied(call, f"refused by {hook_name(hook)}")
         if isinstance(answer, Deny):
             return call, outcomes.denied(call, answer.reason)
@@ -144,7 +121,14 @@ async def after_tool_call(
 
 
 async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) -> ModelRequest:
-    """The request as the hooks left it. What a hook raises is raised."""
+    """The request as the hooks left it. What a hook raises is raised.
+
+    The hooks see copies of the messages. One that they left as it was is sent as the transcript's own: encoders know a history by its objects.
+    """
+    own = {}
+    for index, message in enumerate(request.messages):
+        request.messages[index] = copy = own_copy(message)
+        own[id(copy)] = (copy, message)
     for hook in hooks:
         answer = await ask(hook, request)
         if answer is None:
@@ -158,7 +142,32 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
                 f"the before_request hook {hook_name(hook)} returned {type(answer).__name__}; "
                 f"return None, the request or a list of messages"
             )
+    _check_request(request)
+    for index, message in enumerate(request.messages):
+        copy, original = own.get(id(message), (None, message))
+        if copy == original:
+            request.messages[index] = original
     return request
+
+
+def _check_request(request: ModelRequest) -> None:
+    if not isinstance(request.messages, list) or not all(isinstance(item, Message) for item in request.messages):
+        raise TypeError("a before_request hook left request.messages as something else than a list of messages")
+    if not isinstance(request.options, dict):
+        raise TypeError("a before_request hook left request.options as something else than a dict")
+    taken = sorted(_OWN.intersection(request.options))
+    if taken:
+        raise TypeError(
+            f"a before_request hook put {', '.join(taken)} into request.options; these are attributes of the request, and the signal is the run's"
+        )
+
+
+_OWN = frozenset({"messages", "tools", "tool_choice", "output_format", "signal"})
+
+
+def own_arguments(call: ToolCall) -> ToolCall:
+    """The call with arguments of its own, which whoever gets it may change without changing the transcript."""
+    return call.model_copy(update={"arguments": own_copy(call.arguments)})
 
 
 def hook_name(hook: Any) -> str:

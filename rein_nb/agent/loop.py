@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from rein_nb.agent.asking import Stopped
 from rein_nb.agent.events import AgentEnd, AgentStart, TurnEnd, TurnStart
 from rein_nb.agent.execution import execute_calls
 from rein_nb.agent.healing import tool_message
@@ -45,6 +46,8 @@ async def run_loop(run: RunState) -> AgentResult:
     """Run to the end and return the result; `AgentEnd` is always the last event."""
     run.loop = asyncio.get_running_loop()
     outer = run.clock.begin()
+    if run.signal is not None:
+        run.token.follow(run.signal)
     deadline = _start_deadline(run)
     heartbeat = Heartbeat(run.loop)
     try:
@@ -96,6 +99,8 @@ async def _turn(run: RunState) -> None:
         completion = await ask_model(run)
     except GOING_DOWN:
         raise
+    except Stopped:
+        completion = _not_asked(run)
     except BaseException as exc:
         # The programmer's own fault, or a hook's: the turn that was announced is closed all the same.
         run.end_with(exc)

@@ -6,7 +6,9 @@ are the type. What does not validate goes back to the model, a bounded number of
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -56,7 +58,7 @@ class OutputSpec:
             if not self._wrapped:
                 schema = {**resolved, "$defs": schema["$defs"]}
         self.schema = self._wrap(schema) if self._wrapped else schema
-        self.tool_name = next(name for name in ("answer", "final_answer", "give_final_answer") if name not in taken)
+        self.tool_name = next(name for name in _names() if name not in taken)
         name = sanitize_tool_name(getattr(type, "__name__", "") or "output") or "output"
         self.format = (
             OutputFormat(type="json_schema", name=name, json_schema=self.schema, description=schema.get("description"))
@@ -131,6 +133,11 @@ class OutputSpec:
             raise OutputInvalid(
                 f"The answer could not be checked ({type(exc).__name__}: {exc}). Correct it and answer again."
             ) from exc
+
+
+def _names() -> Iterator[str]:
+    yield from ("answer", "final_answer", "give_final_answer")
+    yield from (f"final_answer_{number}" for number in itertools.count(2))
 
 
 def has_native_output(llm: Any) -> bool:

@@ -11,13 +11,13 @@ from typing import Any
 
 from rein_nb.agent.approvals import Policy
 from rein_nb.agent.context import Compaction, Context, Meter
-from rein_nb.agent.events import AgentEvent, MessageEnd, MessageStart, Notice
+from rein_nb.agent.events import AgentEvent, ApprovalRequested, MessageEnd, MessageStart, Notice
 from rein_nb.agent.healing import heal
 from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
-from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall, Usage, clock
+from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ToolCall, Usage, clock
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
@@ -98,7 +98,8 @@ class RunState:
         self.setup = setup
         self.tools = setup.tools
         self.llm = setup.llm
-        self.token = CancellationToken(signal)
+        self.signal = signal
+        self.token = CancellationToken()  # follows the signal from the start of the run on
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
         # One object for all turns: the encoders know a history by its objects.
         self.system_message = Message(role="system", content=setup.system) if setup.system else None
@@ -132,9 +133,11 @@ class RunState:
         self.result: AgentResult | None = None
         self._stop: StopReason | None = None
         self._stop_lock = threading.Lock()
+        self.grace_ends: float | None = None  # see `rein_nb.agent.asking`
         self._listeners: tuple[Listener, ...] = setup.on_event
         self._seq = 0
         self._price_warned = False
+        self._over = False
 
     def go_on_from(self, history: Sequence[Message], compaction: Compaction, meter: Meter) -> None:
         """Take over a transcript as what was before this run; only before it starts."""
@@ -249,6 +252,14 @@ class RunState:
         """What a tool or hook is given."""
         return ToolContext(
             on_usage=self.add_delegated,
+            on_question=lambda question: self.call_soon(
+                lambda: self.emit(
+                    ApprovalRequested(
+                        call=question.call, reason=question.reason, decide=question.decide, asked_by=call.id
+                    )
+                )
+            ),
+            interactive=self.interactive,
             call=call,
             deps=self.setup.deps,
             token=token or self.token,
@@ -278,6 +289,19 @@ class RunState:
                 )
             )
         return usage if self.delegated is None else usage + self.delegated
+
+    def say(self, queue: deque[Message], message: Message) -> None:
+        """Put a message into `steering` or `follow_ups`. From any thread.
+
+        Raises
+        ------
+        InvalidRequest
+            When the run is over: nobody would read it.
+        """
+        with self._stop_lock:
+            if self._over:
+                raise InvalidRequest("the run is over: say it to the agent with another run")
+            queue.append(message)
 
     def take_steering(self) -> bool:
         """Put what was said while the run was going into the transcript; whether there was anything."""
@@ -309,6 +333,12 @@ class RunState:
     def finished(self) -> AgentResult:
         """The run's result, made once. Whatever interrupted it, every call of the transcript has a result."""
         if self.result is None:
+            with self._stop_lock:
+                self._over = True
+            for message in (*self.steering, *self.follow_ups):
+                self.emit(
+                    Notice(kind="warning", message=f"the run ended before the model could be told: {message.text}")
+                )
             new = heal(self.messages[self.base :])
             self.messages[self.base :] = new.messages
             usage = self.usage or Usage()
@@ -333,11 +363,6 @@ class RunState:
                 duration_s=self.clock.told(self.clock.elapsed()) if self.clock.started_at else None,
             )
         return self.result
-
-
-def as_user_message(message: str | Message) -> Message:
-    """A user message from text."""
-    return message if isinstance(message, Message) else Message(role="user", content=message)
 
 
 def raise_for(run: RunState, result: AgentResult) -> AgentResult:

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from rein_nb.agent.arguments import Prompt, as_user_message
 from rein_nb.agent.events import AgentEnd, AgentEvent, MessageEnd, MessageUpdate
 from rein_nb.agent.result import AgentResult
-from rein_nb.agent.state import RunState, as_user_message
-from rein_nb.ir import InvalidRequest, Message, StreamChunk, TextDelta, ThinkingDelta
+from rein_nb.agent.state import RunState
+from rein_nb.ir import InvalidRequest, StreamChunk, TextDelta, ThinkingDelta
 
 T = TypeVar("T")
 
@@ -92,13 +93,25 @@ class EventStream(AsyncIterator[T], Generic[T]):
         """Stop the run; the remaining events, `AgentEnd` last, still come. From any thread."""
         self.run.stop("cancelled", reason)
 
-    def steer(self, message: str | Message) -> None:
-        """Say something to the running agent: it reads it before its next model call."""
-        self.run.steering.append(as_user_message(message))
+    def steer(self, message: Prompt) -> None:
+        """Say something to the running agent: it reads it before its next model call.
 
-    def follow_up(self, message: str | Message) -> None:
-        """Say something that the agent takes up when it would otherwise be done."""
-        self.run.follow_ups.append(as_user_message(message))
+        Raises
+        ------
+        InvalidRequest
+            When there is nothing to say, or the run is over.
+        """
+        self.run.say(self.run.steering, as_user_message(message))
+
+    def follow_up(self, message: Prompt) -> None:
+        """Say something that the agent takes up when it would otherwise be done.
+
+        Raises
+        ------
+        InvalidRequest
+            When there is nothing to say, or the run is over.
+        """
+        self.run.say(self.run.follow_ups, as_user_message(message))
 
     async def aclose(self) -> None:
         """Leave: stop the run and wait until it has wound down."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rein_nb.agent.events import AgentEvent, ToolExecutionStart, TurnStart
+from rein_nb.agent.events import AgentEvent, ApprovalRequested, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from rein_nb.agent.state import raise_for
 from rein_nb.ir import ToolResult, sanitize_tool_name
 from rein_nb.tools import Tool, ToolContext
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from rein_nb.agent.agent import Agent
 
 
+MAX_DEPTH = 8
+"""How deep agents may ask agents: one that is a tool of its own would go on without end."""
+
+_depth: ContextVar[int] = ContextVar("rein_nb_agent_depth", default=0)
+
+
 def agent_tool(agent: Agent, name: str | None, description: str | None, options: dict[str, Any]) -> Tool:
     """A tool whose call is a run of a fork of `agent`; stopping the caller stops it, and its progress is the caller's."""
 
@@ -21,17 +29,18 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
         prompt: Annotated[str, "The task, complete in itself: the agent sees nothing else of this conversation."],
         ctx: ToolContext[Any],
     ) -> Any:
-        def follow(event: AgentEvent) -> None:
-            if isinstance(event, TurnStart):
-                ctx.progress(f"turn {event.turn}", data={"run_id": event.run_id})
-            elif isinstance(event, ToolExecutionStart):
-                ctx.progress(f"calls {event.call.name}", data={"run_id": event.run_id})
-
+        depth = _depth.get()
+        if depth >= MAX_DEPTH:
+            raise RuntimeError(f"agents ask agents {MAX_DEPTH} deep already: do this without asking another one")
         sub = agent.fork()
-        run = sub._new_run(prompt, {"signal": ctx.token, "on_event": (*agent._setup.on_event, follow)})
+        sub._always_allowed = agent._always_allowed  # what is allowed for good is so for its next call, too
+        asked = {"signal": ctx.token, "on_event": (*agent._setup.on_event, _Follower(ctx))}
+        run = sub._new_run(prompt, asked, watched=ctx.interactive)
+        token = _depth.set(depth + 1)
         try:
             result = raise_for(run, await sub._shielded(run))
         finally:
+            _depth.reset(token)
             ctx.add_usage(run.spent())  # with what its own sub-agents spent, however it ended
         details = {
             "run_id": result.run_id, "model": result.model, "stop_reason": result.stop_reason,
@@ -53,3 +62,41 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
         f"Ask another agent. {first_line[0]}" if first_line else "Ask another agent to do a task."
     )
     return Tool(ask, name=made, description=described, **options)
+
+
+class _Follower:
+    """Tells the outer run of the inner one: its progress, and one by one the questions that it has to ask."""
+
+    def __init__(self, ctx: ToolContext[Any]) -> None:
+        self._ctx = ctx
+        self._questions: deque[ApprovalRequested] = deque()
+
+    def __call__(self, event: AgentEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            self._questions.append(event)
+            if len(self._questions) == 1:
+                self._put()
+        elif isinstance(event, ToolExecutionStart | ToolExecutionEnd):
+            self._settled(event)
+        elif isinstance(event, TurnStart):
+            self._tell(f"turn {event.turn}", event)
+
+    def _settled(self, event: ToolExecutionStart | ToolExecutionEnd) -> None:
+        open_one = self._questions[0] if self._questions else None
+        for question in list(self._questions):
+            if question.call.id == event.call.id:
+                self._questions.remove(question)
+        if isinstance(event, ToolExecutionStart):
+            self._tell(f"calls {event.call.name}", event)
+        elif open_one is not None and open_one not in self._questions:
+            self._tell(f"{event.call.name}: {event.result.status}", event)
+        if self._questions and self._questions[0] is not open_one:
+            self._put()
+
+    def _put(self) -> None:
+        if self._ctx.on_question is not None:
+            self._ctx.on_question(self._questions[0])
+
+    def _tell(self, words: str, event: AgentEvent) -> None:
+        if not self._questions:  # progress would take the place of the question
+            self._ctx.progress(words, data={"run_id": event.run_id})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from rein_nb.agent import hooks
-from rein_nb.agent.context import SUMMARY_PROMPT, compact
+from rein_nb.agent.asking import Stopped, stoppable
+from rein_nb.agent.context import SUMMARY_PROMPT, Compaction, compact
 from rein_nb.agent.events import MessageEnd, MessageStart, MessageUpdate, Notice, Retry
 from rein_nb.agent.healing import marked_interrupted, with_ids
 from rein_nb.agent.output import OutputSpec, has_native_output
@@ -21,6 +22,7 @@ from rein_nb.ir import (
     StreamStart,
     ToolChoice,
 )
+from rein_nb.llm import LLM
 
 MALFORMED_WORDS = frozenset({"malformed_function_call", "malformed_tool_call", "unexpected_tool_call"})
 """Native finish reasons (in lower case) of a turn in which the provider itself could not read the model's tool call."""
@@ -42,6 +44,8 @@ async def ask_model(run: RunState) -> Completion:
     ------
     InvalidRequest, UnsupportedOption
         What the programmer did wrong.
+    Stopped
+        When the run was stopped before the model was asked.
     Exception
         Whatever a ``before_request`` hook raised.
     """
@@ -69,7 +73,7 @@ async def ask_model(run: RunState) -> Completion:
             error is not None
             and error.kind == "context_overflow"
             and not run.compacted
-            and await compact_now(run, "the context window overflowed")
+            and await _made_room(run, completion, shown)
         ):
             _set_aside(run, completion, shown)
             continue
@@ -86,6 +90,15 @@ async def ask_model(run: RunState) -> Completion:
             run.emit(Notice(kind="fallback", message=f"{error.kind}: {error.message}; going on with {name}"))
             continue
         return _settled(run, completion, shown)
+
+
+async def _made_room(run: RunState, completion: Completion, shown: bool) -> bool:
+    """Whether the transcript is shorter now; what a compaction function raises is raised, when listeners were told how the answer ended."""
+    try:
+        return await compact_now(run, "the context window overflowed")
+    except BaseException:
+        _set_aside(run, completion, shown)
+        raise
 
 
 def _provider_could_not_read(completion: Completion) -> bool:
@@ -145,6 +158,9 @@ async def _request(run: RunState) -> hooks.ModelRequest:
     choice = setup.tool_choice
     output_format = None
     spec = run.output_spec
+    if spec is not None and not spec.native and spec.tool_name in run.tools:
+        # A tool of that name came while the run was going.
+        spec = run.output_spec = OutputSpec(setup.output_type, native=False, taken=run.tools.names)
     if spec is not None:
         if spec.native:
             output_format = spec.format
@@ -173,7 +189,7 @@ async def _request(run: RunState) -> hooks.ModelRequest:
     )
     if setup.before_request:
         request.options = dict(request.options)
-        request = await hooks.before_request(setup.before_request, request)
+        request = await stoppable(run, lambda: hooks.before_request(setup.before_request, request))
     return request
 
 
@@ -247,19 +263,36 @@ def window(run: RunState) -> int | None:
 async def _keep_within_window(run: RunState) -> None:
     limit = window(run)
     if limit is not None and run.meter.tokens(run.messages, run.compaction) > limit * run.setup.context.fill:
-        await compact_now(run, "the context window is nearly full", again=True)
+        await compact_now(run, "the context window is nearly full", needed=False)
 
 
-async def compact_now(run: RunState, why: str, *, again: bool = False) -> bool:
-    """Leave out the older part of the transcript from now on; False when there is nothing to leave out."""
+async def compact_now(run: RunState, why: str, *, needed: bool = True) -> bool:
+    """Leave out the older part of the transcript from now on; False when it is left as it is.
+
+    Parameters
+    ----------
+    why
+        For the notice.
+    needed
+        Whether nothing can be sent without it. Then a summary that no model can make is done without; else the whole transcript is sent
+        for as long as it fits.
+    """
     policy = run.setup.context
     limit = window(run)
     used = run.meter.tokens(run.messages, run.compaction)
     keep = int(limit * policy.keep) if limit is not None else min(_UNKNOWN_WINDOW_KEEP, used // 2)
-    done = await compact(run.messages, run.compaction, policy, keep, lambda older: _summary(run, older))
+
+    async def compacted() -> Compaction | None:
+        return await compact(run.messages, run.compaction, policy, keep, lambda older: _summary(run, older, needed))
+
+    try:
+        # The model calls of a summary look at the token themselves, and their ends are not to be lost.
+        done = await (stoppable(run, compacted) if callable(policy.strategy) else compacted())
+    except (Stopped, NoSummary):
+        return False
     if done is None or run.token.is_cancelled:  # a stop changes nothing: no request needed the cut
         return False
-    if not again:
+    if needed:
         run.compacted = True
     left_out = done.upto - run.compaction.upto
     run.compaction = done
@@ -268,21 +301,42 @@ async def compact_now(run: RunState, why: str, *, again: bool = False) -> bool:
     return True
 
 
-async def _summary(run: RunState, older: list[Message]) -> str:
+async def _summary(run: RunState, older: list[Message], needed: bool) -> str | None:
+    """What a model says the older messages come to: the run's own, or the first of its fallbacks that can. None when none can and it must do.
+
+    Raises
+    ------
+    NoSummary
+        When none can, and the older messages may as well stay.
+    """
+    why = "no answer"
+    for llm in (run.llm, *run.fallbacks):
+        completion = await _summary_by(llm, run, older)
+        if run.token.is_cancelled:
+            raise NoSummary
+        if completion is not None and completion.error is None and completion.text:
+            return completion.text
+        if completion is not None and completion.error is not None:
+            why = f"{completion.error.kind}: {completion.error.message}"
+    then = "the older messages are left out without one" if needed else "the older messages are still sent"
+    run.emit(Notice(kind="warning", message=f"no summary could be made ({why}); {then}"))
+    if not needed:
+        raise NoSummary
+    return None
+
+
+async def _summary_by(llm: LLM, run: RunState, older: list[Message]) -> Completion | None:
     messages = [*older, Message(role="user", content=SUMMARY_PROMPT)]
     completion: Completion | None = None
-    async for event in run.llm.astream_events(messages, signal=run.token, **run.setup.options):
+    async for event in llm.astream_events(messages, signal=run.token, **run.setup.options):
         if isinstance(event, StreamDone | StreamError):
             completion = event.completion
     if completion is not None:
         run.add_usage(completion.usage)
         run.other_calls.append(completion)
         run.clock.settle(completion.timing.total_s)
-    if run.token.is_cancelled:
-        return ""
-    if completion is None or completion.error is not None or not completion.text:
-        run.emit(
-            Notice(kind="warning", message="no summary could be made; the older messages are left out without one")
-        )
-        return "(no summary could be made)"
-    return completion.text
+    return completion
+
+
+class NoSummary(Exception):
+    """No model could make one, or the run was stopped."""

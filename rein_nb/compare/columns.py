@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rein_nb.agent import Agent
-from rein_nb.agent.agent import Prompt, as_prompt
+from rein_nb.agent.arguments import Prompt, as_prompt
 from rein_nb.ir import InvalidRequest, Message
 from rein_nb.llm import LLM
 

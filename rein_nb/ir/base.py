@@ -108,6 +108,34 @@ def loads(data: str | bytes) -> JSON:
         return clean_json(json.loads(data))
 
 
+def own_copy(value: Any) -> Any:
+    """A copy of JSON data or vocabulary whose dicts and lists may be changed in place; all else in it is shared.
+
+    Examples
+    --------
+    >>> given = {"at": [1, {"x": 2}]}
+    >>> mine = own_copy(given)
+    >>> mine["at"].append(3)
+    >>> given
+    {'at': [1, {'x': 2}]}
+    """
+    whole = [value]
+    holders: list[Any] = [whole]
+    while holders:
+        holder = holders.pop()
+        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(item, dict | list):
+                holder[key] = item.copy()
+                holders.append(holder[key])
+            elif isinstance(item, Data):
+                inner = {name: own_copy(held) for name, held in item.__dict__.items() if isinstance(held, _HOLDERS)}
+                holder[key] = item.model_copy(update=inner)
+    return whole[0]
+
+
+_HOLDERS = (dict, list, Data)
+
+
 def merge_extra(base: Extra, more: Extra) -> Extra:
     """`base` with `more` laid over it, namespace by namespace. Neither is changed."""
     out = {ns: dict(values) for ns, values in base.items()}

@@ -115,6 +115,8 @@ class Live:
                     self._ask(event, pane)
                 elif isinstance(event, ev.ToolExecutionStart | ev.ToolExecutionEnd):
                     self.waiting.pop((pane, event.call.id), None)
+                elif isinstance(event, ev.ToolExecutionUpdate):
+                    self.waiting.pop((pane, event.call_id), None)
                 if self._channel is not None:
                     self._encoders[pane].take(ops)
                     if self._encoders[pane].dirty:
@@ -135,7 +137,7 @@ class Live:
             if event.decide is not None:
                 event.decide("deny", "nobody is there to approve it")
             return
-        self.waiting[pane, event.call.id] = event
+        self.waiting[pane, event.asked_by or event.call.id] = event
         if self._channel is None and self.where == "notebook" and not self.finished:
             self._open()
 

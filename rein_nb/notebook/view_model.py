@@ -371,6 +371,13 @@ def _retry(state: ViewState, attempt: int, wait_s: float, error: ErrorInfo | Non
 
 
 def _approval(state: ViewState, event: ev.ApprovalRequested) -> list[Op]:
+    asking = state.calls.get(event.asked_by) if event.asked_by is not None else None
+    if asking is not None and asking.tool is not None:
+        asking.tool.state = "approval"
+        why = f" ({event.reason})" if event.reason else ""
+        asking.tool.reason = f"it wants to call {event.call.name}({event.call.arguments_text}){why}"
+        return [Op("change", asking.id)]
+
     def change(view: ToolView) -> None:
         view.state, view.reason = "approval", event.reason
 
@@ -388,6 +395,8 @@ def _tool_update(state: ViewState, event: ev.ToolExecutionUpdate) -> list[Op]:
     block = state.calls.get(event.call_id)
     if block is None or block.tool is None or block.tool.result is not None:
         return []
+    if block.tool.state == "approval":  # a sub-agent's question: it goes on
+        block.tool.state, block.tool.reason = "running", None
     block.tool.progress, block.tool.fraction = event.message or block.tool.progress, event.fraction
     return [Op("change", block.id)]
 

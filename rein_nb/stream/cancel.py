@@ -37,7 +37,7 @@ class CancellationToken:
         self.reason: str | None = None
         self._detach: Callable[[], None] = lambda: None
         if parent is not None:
-            self._detach = parent.on_cancel(lambda: self.cancel(parent.reason))
+            self.follow(parent)
 
     @property
     def is_cancelled(self) -> bool:
@@ -86,6 +86,10 @@ class CancellationToken:
     def child(self) -> CancellationToken:
         """A token that is cancelled with this one, and can be cancelled alone. `close` it when its work ends."""
         return CancellationToken(self)
+
+    def follow(self, parent: CancellationToken) -> None:
+        """Be cancelled with `parent` from now on, until `close`."""
+        self._detach = parent.on_cancel(lambda: self.cancel(parent.reason))
 
     def close(self) -> None:
         """Let go of the parent token."""

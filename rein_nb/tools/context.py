@@ -47,8 +47,10 @@ class ToolContext(Generic[D]):
         Cancelled when the run is stopped or the tool's time is over.
     run_id, turn
         The run and the number of the turn, from 1.
-    on_progress, on_usage
-        Who is told of progress, and of what a sub-agent used; the loop sets them.
+    interactive
+        Whether somebody follows the run who can answer a sub-agent's questions.
+    on_progress, on_usage, on_question
+        Who is told of progress, of what a sub-agent used, and of the approval that it asks for (its `ApprovalRequested`); the loop sets them.
 
     Examples
     --------
@@ -67,6 +69,8 @@ class ToolContext(Generic[D]):
     turn: int = 0
     on_progress: Callable[[Progress], None] | None = field(default=None, repr=False)
     on_usage: Callable[[Usage], None] | None = field(default=None, repr=False)
+    on_question: Callable[[Any], None] | None = field(default=None, repr=False)
+    interactive: bool = False
 
     @property
     def cancelled(self) -> bool:

@@ -6,11 +6,12 @@ import asyncio
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
 from rein_nb.ir import ToolCall, ToolResult, ToolSpec, sanitize_tool_name
+from rein_nb.ir.base import own_copy
 from rein_nb.ir.clock import Stopwatch
 from rein_nb.tools import outcomes
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
@@ -20,7 +21,7 @@ from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
 from rein_nb.tools.signature import InvalidArguments, Signature
 
-NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool]
+NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision first: always, never, or depending on its arguments."""
 
 _NOTICE_S = 0.2
@@ -146,19 +147,31 @@ class Tool:
         return self._async
 
     def needs_approval(self, arguments: dict[str, Any]) -> bool:
-        """Whether a call with these arguments needs a decision first."""
-        if not callable(self.requires_approval):
-            return self.requires_approval
-        if self.requires_approval(arguments):
-            return True
-        # What the function will be given decides, too: "true" for a flag is True, and what is left out is its default.
+        """Whether a call with these arguments needs a decision first.
+
+        Raises
+        ------
+        TypeError
+            When ``requires_approval`` is an async function: only a run can ask that one.
+        """
+        check = self.requires_approval
+        if not callable(check):
+            return check
+        if is_async(check):
+            raise TypeError(f"requires_approval of {self.name} is an async function, which only a run can ask")
+        return any(check(seen) for seen in self.judged(arguments))
+
+    def judged(self, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The views of a call's arguments that a ``requires_approval`` function judges: what the model wrote, and what the function will be given."""
+        yield own_copy(arguments)
+        # "true" for a flag is True, and what is left out is its default.
         try:
-            checked = self._signature.validate(arguments)
+            checked = self._signature.validate(own_copy(arguments))
             bound = inspect.signature(self.fn).bind_partial(*checked.positional, **checked.keywords)
         except (InvalidArguments, TypeError, ValueError):
-            return False  # it will not be run, or has no signature to speak of
+            return  # it will not be run, or has no signature to speak of
         bound.apply_defaults()
-        return bool(self.requires_approval({**arguments, **bound.arguments}))
+        yield {**own_copy(arguments), **bound.arguments}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, called as if it had never become a tool."""
@@ -201,7 +214,8 @@ class Tool:
         if call.error is not None:
             return Outcome(outcomes.malformed_call(call))
         try:
-            arguments = self._signature.validate(call.arguments)
+            # A function may change what it is given; the call is the transcript's.
+            arguments = self._signature.validate(own_copy(call.arguments))
         except InvalidArguments as exc:
             return Outcome(outcomes.invalid_arguments(call, str(exc)))
         except (Exception, SystemExit) as exc:  # a user's own validator failed in its own way

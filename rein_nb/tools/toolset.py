@@ -37,6 +37,7 @@ class Toolset:
         self._own: dict[str, Tool] = {}
         self._members: list[tuple[Toolset, Callable[[Tool], Tool | None] | None]] = []
         self._order: list[str | Toolset] = []
+        self._hidden: frozenset[str] = frozenset()
         self._version = 0
         self._seen: tuple[int, ...] = ()
         self._cache: dict[str, Tool] = {}
@@ -67,19 +68,31 @@ class Toolset:
             return made
 
     def remove(self, name: str) -> None:
-        """Take a tool out.
+        """Take a tool out. One that comes from another toolset stays in that one.
 
         Raises
         ------
         KeyError
-            When no tool of that name was added here.
+            When there is no tool of that name.
         """
         with self._lock:
-            if name not in self._own:
-                raise KeyError(f"no tool {name!r} was added here; there are: {', '.join(self._own) or 'none'}")
-            del self._own[name]
-            self._order.remove(name)
+            if name not in self:
+                raise KeyError(f"no tool {name!r}; there are: {', '.join(self.names) or 'none'}")
+            if name in self._own:
+                del self._own[name]
+                self._order.remove(name)
+            else:
+                self._hidden |= {name}
             self._version += 1
+
+    def copy(self) -> Toolset:
+        """A toolset of its own with the same tools: what is added to or removed from either is not seen in the other. Toolsets in it stay live."""
+        with self._lock:
+            twin = Toolset()
+            twin._own, twin._order = dict(self._own), list(self._order)
+            twin._members, twin._hidden = list(self._members), self._hidden
+            twin._version, twin._seen, twin._cache, twin._specs = self._version, self._seen, self._cache, self._specs
+            return twin
 
     def _check_free(self, names: Iterable[str]) -> None:
         taken = sorted(set(names) & set(self._all()))
@@ -105,7 +118,7 @@ class Toolset:
                 change = changes[item]
                 for made in item:
                     changed = made if change is None else change(made)
-                    if changed is not None:
+                    if changed is not None and changed.name not in self._hidden:
                         tools.setdefault(changed.name, changed)
             self._cache, self._seen = tools, stamp
             self._specs = [made.spec() for made in tools.values()]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rein_nb.agent.agent import Prompt, as_prompt
+from rein_nb.agent.arguments import Prompt, as_prompt
 from rein_nb.ir import InvalidRequest, Message
 from rein_nb.ir.base import clean_json
 

@@ -1,0 +1,113 @@
+"""Asking the user's own functions: hooks, approvals, checks, compaction. They may be plain or async, take their time, and raise anything.
+
+A plain one runs in a thread of its own, for it may block and the event loop is shared by all runs; an async one runs on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from rein_nb.stream import CancellationToken
+from rein_nb.tools.callables import is_async
+from rein_nb.tools.execute import Ended, EndsRun, call_in_thread, run_guarded
+
+if TYPE_CHECKING:
+    from rein_nb.agent.state import RunState
+
+T = TypeVar("T")
+
+GRACE_S = 2.0
+"""How long the functions that look at a stopped run's last results may take, all together, seconds."""
+
+
+class Stopped(Exception):
+    """The run was stopped while a function was asked."""
+
+
+async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a user's function answers, awaited where it can be. What it raises is always an `Exception`.
+
+    Anything else would be taken by the task, or by the event loop itself, for an order to go down.
+
+    Raises
+    ------
+    AbortRun, EndsRun
+        To end the run; the second carries a KeyboardInterrupt.
+    Exception
+        Whatever else it raised.
+    """
+    try:
+        if is_async(function):
+            return await function(*arguments)
+        answer = await call_in_thread(_plainly, [function, *arguments], {})
+        return await answer if inspect.isawaitable(answer) else answer
+    except KeyboardInterrupt as exc:
+        raise EndsRun(exc) from exc
+    except SystemExit as exc:
+        raise RuntimeError(f"it called exit({exc.code!r})") from exc
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it was cancelled from inside") from exc
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException as exc:  # a test framework's own, a group
+        raise RuntimeError(f"it raised {type(exc).__name__}: {exc}") from exc
+
+
+def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except SystemExit as exc:
+        raise RuntimeError(f"it called exit({exc.code!r})") from exc
+
+
+def as_flag(answer: Any) -> bool | None:
+    """A yes or no, also NumPy's (a comparison of an array's items); None for anything else. Nothing is compared with it, which could fail."""
+    if isinstance(answer, bool) or (type(answer).__module__ == "numpy" and type(answer).__name__ in ("bool", "bool_")):
+        return bool(answer)
+    return None
+
+
+async def stoppable(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What the functions asked say, as long as the run goes on.
+
+    Raises
+    ------
+    Stopped
+        When the run was stopped first; they are cancelled.
+    """
+    ended = await run_guarded(lambda: asyncio.ensure_future(asked()), run.token, None)
+    return cast(T, _answer(ended))
+
+
+async def within_grace(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """As `stoppable`, for those who shall see a stopped run's results too: from the stop on they have a moment.
+
+    Raises
+    ------
+    Stopped
+        When they did not answer in time.
+    """
+    if not run.token.is_cancelled:
+        ended = await run_guarded(lambda: asyncio.ensure_future(asked()), run.token, None, notice_s=GRACE_S)
+        return cast(T, _answer(ended))
+    now = time.monotonic()
+    if run.grace_ends is None:
+        run.grace_ends = now + GRACE_S
+    left = max(0.0, run.grace_ends - now)
+    ended = await run_guarded(lambda: asyncio.ensure_future(asked()), CancellationToken(), left)
+    return cast(T, _answer(ended))
+
+
+def _answer(ended: Ended) -> Any:
+    if ended.how == "raised" and ended.error is not None:
+        raise ended.error
+    if not ended.has_value:
+        raise Stopped
+    return ended.value
