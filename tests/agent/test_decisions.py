@@ -320,3 +320,77 @@ async def test_a_policy_says_in_words_what_becomes_of_a_call(policy: Any, expect
     result = await Agent(scripted([call("1", "rm", path="x")], "ok"), [guarded], approval=policy).arun("go")
     assert result.tool_runs[0].result.status == expected
     assert ran == (["x"] if expected == "ok" else [])
+
+
+# -- limits and exclusive tools --------------------------------------------------------------------
+
+
+async def test_refused_calls_use_up_no_limit() -> None:
+    calls = [call(str(n), "look", path=path) for n, path in enumerate(["no", "a", "no", "b", "c"])]
+    agent = Agent(
+        scripted(calls, "x"), [look], limits={"tool_calls": 2}, approval=lambda made: made.arguments["path"] != "no"
+    )
+    result = await agent.arun("x")
+    assert [run.result.status for run in result.tool_runs] == ["denied", "ok", "denied", "ok", "interrupted"]
+    assert result.stop_reason == "max_tool_calls"
+    assert_valid(result.messages)
+
+
+async def test_the_last_calls_that_a_limit_lets_run_are_the_first_ones_whoever_is_allowed_first() -> None:
+    async def approve(made: ToolCall) -> bool:
+        await asyncio.sleep({"0": 0.05, "1": 0.02, "2": 0.0, "3": 0.01}[made.id])
+        return made.id != "1"
+
+    calls = [call(str(n), "look", path=str(n)) for n in range(4)]
+    agent = Agent(scripted(calls, "x"), [look], limits={"tool_calls": 2}, approval=approve)
+    result = await agent.arun("x")
+    assert [run.result.status for run in result.tool_runs] == ["ok", "denied", "ok", "interrupted"]
+    assert result.tool_runs[3].result.details["started"] is False
+
+
+async def test_nobody_is_asked_about_a_call_that_the_limit_forbids() -> None:
+    asked: list[str] = []
+    agent = Agent(
+        scripted([call("1", "look", path="a")], [call("2", "look", path="b")], "x"),
+        [Tool(look, parallel_safe=False)],
+        limits={"tool_calls": 1},
+        approval=lambda made: asked.append(made.id) or True,
+    )
+    result = await agent.arun("x")
+    assert asked == ["1"]
+    assert [run.result.status for run in result.tool_runs] == ["ok", "interrupted"]
+    assert result.stop_reason == "max_tool_calls"
+
+
+async def test_a_call_that_a_hook_turns_into_one_of_an_exclusive_tool_runs_alone() -> None:
+    running: set[str] = set()
+    together: list[set[str]] = []
+
+    async def work(n: int) -> str:
+        running.add(f"work {n}")
+        together.append(set(running))
+        await asyncio.sleep(0.02)
+        running.discard(f"work {n}")
+        return "done"
+
+    async def alone(n: int) -> str:
+        running.add(f"alone {n}")
+        together.append(set(running))
+        await asyncio.sleep(0.02)
+        together.append(set(running))
+        running.discard(f"alone {n}")
+        return "done"
+
+    def rename(made: ToolCall, ctx: Any) -> Any:
+        return made.model_copy(update={"name": "alone"}) if made.arguments["n"] % 2 else None
+
+    agent = Agent(
+        scripted([call(str(n), "work", n=n) for n in range(6)], "x"),
+        [Tool(work), Tool(alone, parallel_safe=False)],
+        before_tool_call=rename,
+    )
+    result = await agent.arun("x")
+    assert [run.result.status for run in result.tool_runs] == ["ok"] * 6
+    assert [run.call.name for run in result.tool_runs] == ["work", "alone"] * 3
+    assert all(len(now) == 1 for now in together if any(name.startswith("alone") for name in now))
+    assert any(len(now) > 1 for now in together), "the others do run at the same time"
