@@ -337,12 +337,18 @@ def test_the_page_of_a_notebook_has_no_script_and_fetches_nothing(
     import nbformat
 
     source = tmp_path / "good.ipynb"
-    cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("print('<script>alert(1)</script>')")]
+    words = "import time\nfor word in ('all', 'in', 'one', 'line'):\n    print(word, end=' ', flush=True)\n    time.sleep(0.02)"
+    cells = [
+        nbformat.v4.new_markdown_cell("# Title"),
+        nbformat.v4.new_code_cell("print('<script>alert(1)</script>')"),
+        nbformat.v4.new_code_cell(words),
+    ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), source)
     monkeypatch.setattr(notebooks, "find", lambda name: source)
     _, page = notebooks.execute("good.ipynb", tmp_path / "out", lambda line: None)
     html = page.read_text(encoding="utf-8")
     assert "alert(1)" in html
+    assert "all in one line" in html, "what was printed word by word"
     assert "<script" not in html
     assert not re.search(r"""(src|href)=["']?https?:""", html)
 

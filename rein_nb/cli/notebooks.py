@@ -89,6 +89,7 @@ def execute(name: str, folder: Path, tell: Callable[[str], None]) -> tuple[Path,
         resources={"metadata": {"path": str(folder)}},
         on_cell_execute=started,
         extra_arguments=["--log-level=ERROR"],
+        coalesce_streams=True,  # a cell that prints as it streams is one text, as in JupyterLab
     )
     try:
         client.execute()
