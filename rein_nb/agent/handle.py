@@ -13,9 +13,9 @@ from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 from rein_nb import aio
-from rein_nb.agent.arguments import Prompt, as_user_message
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.result import AgentResult
+from rein_nb.agent.speaking import SpeaksToRun
 from rein_nb.agent.state import RunState, raise_for
 
 _SLICE_S = 0.1
@@ -25,7 +25,7 @@ _GRACE_S = 5.0
 """How long an interrupted caller waits for the run to wind down, seconds."""
 
 
-class AgentRun:
+class AgentRun(SpeaksToRun):
     """A run on rein_nb's own event loop, in its own thread. Usable from any thread and any event loop.
 
     Await it for the result (as from `Agent.arun`); iterate `events` or `subscribe` to follow it; `cancel`, `steer` and `follow_up` speak to
@@ -125,32 +125,6 @@ class AgentRun:
 
         self._work.add_done_callback(finish)
         return shadow
-
-    # -- speaking to it ---------------------------------------------------------------------------
-
-    def cancel(self, reason: str | None = None) -> None:
-        """Stop the run at once. The result then says ``cancelled``; the transcript stays valid."""
-        self._run.stop("cancelled", reason)
-
-    def steer(self, message: Prompt) -> None:
-        """Say something to the running agent: it reads it before its next model call.
-
-        Raises
-        ------
-        InvalidRequest
-            When there is nothing to say, or the run is over.
-        """
-        self._run.say(self._run.steering, as_user_message(message))
-
-    def follow_up(self, message: Prompt) -> None:
-        """Say something that the agent takes up when it would otherwise be done.
-
-        Raises
-        ------
-        InvalidRequest
-            When there is nothing to say, or the run is over.
-        """
-        self._run.say(self._run.follow_ups, as_user_message(message))
 
     # -- following it -----------------------------------------------------------------------------
 

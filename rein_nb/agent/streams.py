@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from rein_nb.agent.arguments import Prompt, as_user_message
 from rein_nb.agent.events import AgentEnd, AgentEvent, MessageEnd, MessageUpdate
 from rein_nb.agent.result import AgentResult
+from rein_nb.agent.speaking import SpeaksToRun
 from rein_nb.agent.state import RunState
 from rein_nb.ir import InvalidRequest, StreamChunk, TextDelta, ThinkingDelta
 
 T = TypeVar("T")
 
 
-class EventStream(AsyncIterator[T], Generic[T]):
+class EventStream(SpeaksToRun, AsyncIterator[T], Generic[T]):
     """What `Agent.events` and `Agent.astream` return.
 
     The run starts when the first item is asked for. Leaving early (``break``, ``async with``, `aclose`, or dropping the last
@@ -37,7 +37,7 @@ class EventStream(AsyncIterator[T], Generic[T]):
         drive: Callable[[], Coroutine[Any, Any, AgentResult]],
         view: Callable[[AgentEvent], Iterable[T]] | None = None,
     ) -> None:
-        self.run = run
+        self.run = self._run = run
         self._drive = drive
         self._view = view
         self._items: deque[T] = deque()
@@ -88,30 +88,6 @@ class EventStream(AsyncIterator[T], Generic[T]):
             failure = task.exception() or self.run.exception
             if isinstance(failure, InvalidRequest):
                 raise failure
-
-    def cancel(self, reason: str | None = None) -> None:
-        """Stop the run; the remaining events, `AgentEnd` last, still come. From any thread."""
-        self.run.stop("cancelled", reason)
-
-    def steer(self, message: Prompt) -> None:
-        """Say something to the running agent: it reads it before its next model call.
-
-        Raises
-        ------
-        InvalidRequest
-            When there is nothing to say, or the run is over.
-        """
-        self.run.say(self.run.steering, as_user_message(message))
-
-    def follow_up(self, message: Prompt) -> None:
-        """Say something that the agent takes up when it would otherwise be done.
-
-        Raises
-        ------
-        InvalidRequest
-            When there is nothing to say, or the run is over.
-        """
-        self.run.say(self.run.follow_ups, as_user_message(message))
 
     async def aclose(self) -> None:
         """Leave: stop the run and wait until it has wound down."""
