@@ -16,10 +16,10 @@ from rein_nb import __version__
 from rein_nb.cli.output import FAILED, say, say_json
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "core": ("pydantic", "openai", "anthropic", "pandas", "platformdirs", "genai-prices", "rich", "markdown-it-py", "nh3", "Pygments", "latex2mathml"),
+    "core": ("pydantic", "openai", "anthropic", "aiohttp", "pandas", "platformdirs", "genai-prices", "rich", "markdown-it-py", "nh3", "Pygments", "latex2mathml"),
     "kernel": ("ipython", "ipykernel", "jupyter-client", "nbclient", "nbformat", "nbconvert"),
     "front end": ("jupyterlab", "notebook", "ipywidgets", "anywidget", "jupyterlab-widgets"),
-    "extras": ("xllamacpp", "pip", "aiohttp", "altair", "vl-convert-python", "mcp", "nest-asyncio2", "opentelemetry-api", "distributed", "pyarrow"),
+    "extras": ("xllamacpp", "pip", "altair", "vl-convert-python", "mcp", "nest-asyncio2", "opentelemetry-api", "distributed", "pyarrow"),
 }  # fmt: skip
 
 
@@ -120,7 +120,7 @@ CHECKS: tuple[Callable[[], Feature], ...] = (
     lambda: _needs("rein-nb demo runs and opens its notebook", ("nbclient", "nbconvert", "ipykernel", "jupyterlab"),
                    'pip install "rein-nb[lab]" ipykernel'),
     _store,
-    lambda: _needs("aiohttp transport (less CPU a chunk)", ("aiohttp",), 'pip install "rein-nb[fast]"'),
+    lambda: _needs("aiohttp transport (less CPU a chunk)", ("aiohttp",), "pip install aiohttp"),
     lambda: _needs("plots", ("altair",), 'pip install "rein-nb[plots]"'),
     lambda: _needs("plots as PNG and SVG", ("altair", "vl_convert"), 'pip install "rein-nb[plots]"'),
     lambda: _needs("frames to Parquet", ("pyarrow",), "pip install pyarrow"),

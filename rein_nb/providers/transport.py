@@ -370,15 +370,29 @@ def _http_timeouts(timeouts: Timeouts) -> Any:
     return httpx2.Timeout(connect=timeouts.connect_s, read=None, write=write, pool=timeouts.connect_s)
 
 
-def fast_http_installed() -> bool:
-    """Whether the SDKs' aiohttp backend is used: where it is installed (extra ``fast``), unless ``REIN_NB_TRANSPORT`` is ``default``."""
-    if os.environ.get("REIN_NB_TRANSPORT") == "default":
+def uses_aiohttp() -> bool:
+    """Whether the SDKs' aiohttp backend is used: less CPU a chunk, and no SOCKS proxies.
+
+    It is not where ``REIN_NB_TRANSPORT`` is ``default``, where the environment names a SOCKS proxy, and where there is no aiohttp.
+    """
+    if os.environ.get("REIN_NB_TRANSPORT") == "default" or socks_proxy() is not None:
         return False
     return importlib.util.find_spec("aiohttp") is not None
 
 
+def socks_proxy() -> str | None:
+    """The variable that names a SOCKS proxy (``ALL_PROXY``, ``HTTPS_PROXY``, ``HTTP_PROXY``, in any case); None when none does."""
+    for name in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"):
+        for spelled in (name.lower(), name):
+            if os.environ.get(spelled, "").lower().startswith("socks"):
+                return spelled
+    return None
+
+
 def _http_client(sdk: Any, config: Config) -> Any:
-    kind = sdk.DefaultAioHttpClient if fast_http_installed() else sdk.DefaultAsyncHttpxClient
+    kind = sdk.DefaultAioHttpClient if uses_aiohttp() else sdk.DefaultAsyncHttpxClient
+    if (name := socks_proxy()) is not None and importlib.util.find_spec("socksio") is None:
+        raise ValueError(f"{name} names a SOCKS proxy, for which a package is missing: pip install socksio")
     # A key in a header of its own would follow a redirect to another host.
     return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context(), follow_redirects=False)
 
