@@ -50,10 +50,22 @@ CREATE INDEX entries_by_session ON entries (session, seq);
 CREATE INDEX entries_by_kind ON entries (session, kind, seq);
 """
 
+# The order in which sessions were written to, whatever the clock said: for those without entries, that of their neighbours in time.
+_V2 = """
+ALTER TABLE sessions ADD COLUMN written INTEGER NOT NULL DEFAULT 0;
+UPDATE sessions SET written = (SELECT coalesce(max(seq), 0) FROM entries WHERE session = sessions.id);
+UPDATE sessions SET written = (SELECT max(o.written) FROM sessions o WHERE o.updated_at <= sessions.updated_at) WHERE written = 0;
+CREATE INDEX sessions_by_writing ON sessions (written);
+DROP INDEX sessions_by_time;
+"""
+
+NEXT_WRITTEN = "(SELECT coalesce(max(written), 0) + 1 FROM sessions)"
+"""For `written` of the session that is written to: more than any other's."""
+
 _left_to_the_parent: list[sqlite3.Connection] = []
 """Connections that a forked child must not close."""
 
-MIGRATIONS: tuple[Migration, ...] = (_V1,)
+MIGRATIONS: tuple[Migration, ...] = (_V1, _V2)
 """Step n brings a file from version n to n + 1. Steps are only ever added: a file of any earlier version opens."""
 
 

@@ -21,7 +21,7 @@ from rein_nb.ir import InvalidRequest, Message
 from rein_nb.ir.base import clean_text
 from rein_nb.ir.transcript import HasTranscript
 from rein_nb.llm import as_messages
-from rein_nb.store.database import SessionDeleted, StoreBusy, StoreError
+from rein_nb.store.database import NEXT_WRITTEN, SessionDeleted, StoreBusy, StoreError
 from rein_nb.store.forking import forks
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
@@ -290,7 +290,7 @@ class Session(HasTranscript):
                 "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
             )
             db.execute(
-                "UPDATE sessions SET head = ?, updated_at = max(updated_at, ?), entries = entries + ? WHERE id = ?",
+                f"UPDATE sessions SET head = ?, updated_at = ?, entries = entries + ?, written = {NEXT_WRITTEN} WHERE id = ?",
                 (head if moved else stored[0], time.time(), len(entries), self.id),
             )
         return str(stored[0]) if stored[0] is not None else None
@@ -334,7 +334,8 @@ class Session(HasTranscript):
                 raise self._deleted()
             name = f"{row[0]} (fork)".lstrip() if title is None else title
             db.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at, written) "
+                f"VALUES (?, ?, ?, ?, ?, ?, ?, {NEXT_WRITTEN})",
                 (child, now, now, scrub(name), target, self.id, target),
             )
             db.execute(_COPY, {"head": target, "session": self.id, "child": child})

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rein_nb.ir.base import clean_text
-from rein_nb.store.database import Database
+from rein_nb.store.database import NEXT_WRITTEN, Database
 from rein_nb.store.paths import as_file, default_path
 from rein_nb.store.records import new_id, scrub
 
@@ -155,7 +155,7 @@ class Store:
                     f"the store has a session {session_id!r} already; open it with store.open({session_id!r})"
                 )
             db.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, title) VALUES (?, ?, ?, ?)",
+                f"INSERT INTO sessions (id, created_at, updated_at, title, written) VALUES (?, ?, ?, ?, {NEXT_WRITTEN})",
                 (session_id, now, now, scrub(title)),
             )
         return Session(self, session_id)
@@ -195,9 +195,10 @@ class Store:
         return self.open(newest[0].id) if newest else None
 
     def sessions(self, limit: int | None = 50, offset: int = 0) -> list[SessionInfo]:
-        """The sessions, those written to last first; with None, all."""
+        """The sessions, those written to last first (an import writes, too); with None, all. The clock plays no part in the order."""
         rows = self.database.read(
-            "SELECT id, title, created_at, updated_at, entries, forked_from FROM sessions ORDER BY updated_at DESC, id LIMIT ? OFFSET ?",
+            "SELECT id, title, created_at, updated_at, entries, forked_from FROM sessions "
+            "ORDER BY written DESC, updated_at DESC, id LIMIT ? OFFSET ?",
             (as_limit(limit), as_limit(offset)),
         )
         return [SessionInfo(*row) for row in rows]
