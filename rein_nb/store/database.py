@@ -5,11 +5,14 @@ another up to a time limit.
 
 No connection is open while the process forks. SQLite keeps what it knows of a file's locks in the process: a child that inherited an open
 connection would take them for its own, and its records would be lost when the parent closes the file.
+
+A file that cannot be written is read all the same (`rein_nb.store.frozen`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -20,6 +23,7 @@ from typing import Any
 
 from rein_nb.ir import ReinError
 from rein_nb.store.forking import forks
+from rein_nb.store.frozen import State, in_memory, is_frozen, log_left, open_frozen, state
 
 Migration = str | Callable[[sqlite3.Connection], None]
 
@@ -108,12 +112,15 @@ class Database:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._unusable = False
+        self._frozen: State | None = None
         self.connection()
         forks(self)
 
     def connection(self) -> sqlite3.Connection:
         """The open connection."""
         with self._lock:
+            if self._frozen is not None and self._frozen != state(self.path):
+                self.close()
             if self._connection is None:
                 if self._unusable:
                     raise StoreError(
@@ -127,7 +134,7 @@ class Database:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
-            self._connection = None
+            self._connection = self._frozen = None
 
     def before_fork(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -163,7 +170,7 @@ class Database:
             raise StoreBusy(f"cannot write to the store {self.path}: another thread has been writing for too long")
         try:
             with self._faults("write to"):
-                connection = self.connection()
+                connection = self._writable()
                 if wait_s is not None:
                     connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
                 try:
@@ -174,6 +181,17 @@ class Database:
                         connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
         finally:
             self._lock.release()
+
+    def _writable(self) -> sqlite3.Connection:
+        if self._frozen is not None:
+            self.close()  # it may be writable by now
+        connection = self.connection()
+        if self._frozen is not None:
+            raise StoreError(
+                f"cannot write to the store {self.path}: it can only be read, since this process may not write "
+                f"{'the file' if os.access(self.path.parent, os.W_OK) else 'its folder'}; copy it to another folder, or name another file in REIN_NB_STORE"
+            )
+        return connection
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
@@ -210,10 +228,33 @@ class Database:
             )
             try:
                 self._set_up(connection)
-            except BaseException:
+            except BaseException as exc:
                 connection.close()
+                if not isinstance(exc, sqlite3.OperationalError):
+                    raise
+                if is_frozen(self.path):
+                    return self._open_frozen()
+                if (log := log_left(self.path)) is not None:
+                    raise StoreError(
+                        f"cannot open the store {self.path}: its folder cannot be written to, and what was written last is in {log.name} beside it "
+                        f"({exc}); copy both to a folder that can be written to, and open the store there"
+                    ) from exc
                 raise
             return connection
+
+    def _open_frozen(self) -> sqlite3.Connection:
+        before = state(self.path)
+        connection = open_frozen(self.path)
+        try:
+            self._check(connection)
+            if self._version(connection) < len(self._migrations):
+                connection = in_memory(connection)
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._frozen = before
+        return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
