@@ -81,6 +81,10 @@ class StoreBusy(StoreError):
     """Another process, or another thread, was writing for as long as was waited."""
 
 
+class RecordRefused(StoreError):
+    """The store can be written, but not with this: it is too long, or breaks a rule of the file's."""
+
+
 class SessionDeleted(StoreError):
     """The session is not in the store any more."""
 
@@ -214,7 +218,8 @@ class Database:
         try:
             yield
         except sqlite3.Error as exc:
-            kind = StoreBusy if "locked" in str(exc) else StoreError
+            refused = isinstance(exc, sqlite3.DataError | sqlite3.IntegrityError)
+            kind = RecordRefused if refused else StoreBusy if "locked" in str(exc) else StoreError
             raise kind(f"cannot {what} the store {self.path}: {exc}{_hint(exc)}") from exc
 
     def _open(self) -> sqlite3.Connection:

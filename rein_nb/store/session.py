@@ -238,6 +238,8 @@ class Session(HasTranscript):
     def write(self, records: Sequence[Record], *, wait_s: float | None = None) -> list[Entry]:
         """Add records in one transaction, each behind the head or where it says. Messages move the head.
 
+        A record that is there already, as after an interrupt, is not written twice. Data is stored as `scrub` makes it.
+
         Parameters
         ----------
         records
@@ -266,7 +268,7 @@ class Session(HasTranscript):
                 head = record.id if record.kind == MESSAGE else data["to"] if record.kind == HEAD else head
             moved = any(record.kind in (MESSAGE, HEAD) for record in records)
             stored = self._insert(entries, head, moved, wait_s)
-            shared = moved and stored != self._head and not self._shared_told
+            shared = moved and stored not in (self._head, head) and not self._shared_told
             self._head = head
         finally:
             self._lock.release()
@@ -286,12 +288,14 @@ class Session(HasTranscript):
             stored = db.execute("SELECT head FROM sessions WHERE id = ?", (self.id,)).fetchone()
             if stored is None:
                 raise self._deleted()
-            db.executemany(
-                "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
-            )
+            added = db.executemany(
+                "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (session, id) DO NOTHING",
+                rows,
+            ).rowcount
             db.execute(
                 f"UPDATE sessions SET head = ?, updated_at = ?, entries = entries + ?, written = {NEXT_WRITTEN} WHERE id = ?",
-                (head if moved else stored[0], time.time(), len(entries), self.id),
+                (head if moved else stored[0], time.time(), added, self.id),
             )
         return str(stored[0]) if stored[0] is not None else None
 
