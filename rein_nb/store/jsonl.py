@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from rein_nb.ir.base import clean_text, loads
+from rein_nb.store.arguments import as_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class JsonLines:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(as_path(path, "a file of JSON Lines"))
         self.tail: BrokenTail | None = None
         self._file: FileIO | None = None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import threading
 import time
@@ -25,6 +26,7 @@ from rein_nb.ir import clock
 from rein_nb.llm import LLM
 from rein_nb.providers.driver import Provider
 from rein_nb.providers.interception import install
+from rein_nb.store.arguments import as_path
 from rein_nb.store.jsonl import JsonLines
 from rein_nb.store.recording_exchange import Exchange, Header, Played, read_records, request_key
 from rein_nb.store.recording_miss import RecordingMiss
@@ -67,11 +69,13 @@ class Recording:
     ) -> None:
         if mode not in ("record", "replay", "auto"):
             raise ValueError(f"mode must be 'record', 'replay' or 'auto', not {mode!r}")
-        if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
+        if speed is not None and (
+            isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 < speed < math.inf
+        ):
             raise ValueError(
                 f"speed must be a positive number (1.0 is as recorded), or None for at once, not {speed!r}"
             )
-        self.path = Path(path)
+        self.path = Path(as_path(path, "a recording"))
         self.mode = mode
         self.speed = speed
         self._covers = None if only is None else _only(only)
@@ -200,7 +204,10 @@ def _only(given: Any) -> Callable[[object, object], bool]:
     """Whether a call is one of `given`, by who is asked and whose run it is."""
     models: list[object] = []
     agents: list[tuple[object, list[object]]] = []
-    for one in given if isinstance(given, list | tuple | set) else [given]:
+    named = given if isinstance(given, list | tuple | set) else [given]
+    if not named:
+        raise ValueError("only= names nobody; leave it out for every call")
+    for one in named:
         if isinstance(one, LLM):
             models.extend(_backends([one]))
         elif isinstance(one, Agent):
@@ -234,11 +241,20 @@ def record(path: str | os.PathLike[str], *, mode: Literal["record", "auto"] = "r
     only
         An `LLM` or `Agent`, or a list of these: their calls alone.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `path` is no path, `mode` another one, or `only` names nobody.
+    OSError
+        When the block is entered and nothing could be kept.
+
     Examples
     --------
     >>> with record("calls.jsonl"):            # doctest: +SKIP
     ...     agent.run("hello")
     """
+    if mode not in ("record", "auto"):
+        raise ValueError(f"record() takes mode='record' or 'auto', not {mode!r}")
     return Recording(path, mode, only=only)
 
 
@@ -274,4 +290,6 @@ def replay(
     RecordingMiss
         From the call that is not in the recording.
     """
+    if mode not in ("replay", "auto"):
+        raise ValueError(f"replay() takes mode='replay' or 'auto', not {mode!r}")
     return Recording(path, mode, speed=speed, only=only)
