@@ -51,6 +51,7 @@ class JsonLines:
         self.path = Path(as_path(path, "a file of JSON Lines"))
         self.tail: BrokenTail | None = None
         self._file: FileIO | None = None
+        self._blank = True
 
     def __enter__(self) -> JsonLines:
         return self
@@ -98,6 +99,7 @@ class JsonLines:
         try:
             while written < len(data):
                 written += self._file.write(data[written:])
+            self._blank = self._blank and not data
         except BaseException:
             # Half a line must not stay. Where another process wrote behind it, the next append sets it aside.
             with contextlib.suppress(OSError):
@@ -107,7 +109,7 @@ class JsonLines:
             raise
 
     def open(self) -> bool:
-        """Open the file and repair its end, if it is not open; whether it is empty.
+        """Open the file and repair its end, if it is not open; whether it holds no record.
 
         Raises
         ------
@@ -116,7 +118,7 @@ class JsonLines:
         """
         if self._file is None:
             self._file = self._open()
-        return os.fstat(self._file.fileno()).st_size == 0
+        return self._blank
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""
@@ -130,7 +132,8 @@ class JsonLines:
         try:
             file.seek(0)
             data = file.read()
-            _, end = _parse(self.path, data)
+            records, end = _parse(self.path, data)
+            self._blank = not records
             if end < len(data):
                 aside = _set_aside(self.path, data[end:])
                 file.truncate(end)

@@ -163,17 +163,23 @@ class Recording:
         return found
 
     def keep(self, exchange: Exchange) -> None:
-        """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once."""
-        exchange.mask()
+        """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once.
+
+        What is missing stays so where no server could be asked for it (mode ``auto``): it is asked again the next time.
+        """
+        if self.mode == "auto" and exchange.error is not None and exchange.error.kind == "connection_failed":
+            return
         with self._lock:
             try:
+                exchange.mask()
+                record = exchange.to_json()
                 header = [Header(self.created_at).to_json()] if self._lines.open() else []
-                self._lines.extend([*header, exchange.to_json()])
-            except OSError as exc:
+                self._lines.extend([*header, record])
+            except Exception as exc:
                 if not self._told:
                     self._told = True
                     warnings.warn(
-                        f"an answer could not be added to the recording {self._lines.path}, which goes on without it: {exc}",
+                        f"an answer could not be added to the recording {self._lines.path}, which goes on without it: {_said(exc)}",
                         RuntimeWarning,
                         stacklevel=2,
                     )
@@ -198,6 +204,10 @@ class Recording:
         if self._covers is not None and not self._covers(innermost(provider), owner):
             return provider
         return stand_in(self, provider)
+
+
+def _said(exc: Exception) -> str:
+    return str(exc) if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
 
 
 def _only(given: Any) -> Callable[[object, object], bool]:

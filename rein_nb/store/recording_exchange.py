@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
-from rein_nb.ir import ErrorInfo, Request
+from rein_nb.ir import ErrorInfo, Request, ToolResult
 from rein_nb.store.recording_secrets import mask_events
-from rein_nb.store.records import plain, scrub
+from rein_nb.store.records import as_json, plain, scrub
 
 FORMAT = "rein_nb.recording"
 VERSION = 1
 
 UNKNOWN_TIME = 946684800.0
 """2000-01-01, UTC: when a recording was made whose header does not say so."""
+
+_NEVER = 1e11
+"""A Unix time of no recording: the year 5138."""
 
 NO_WIRE = "deltas"
 """In place of a dialect's name, for providers that speak none: their deltas are what is recorded."""
@@ -115,11 +118,17 @@ def as_asked(provider: str, request: Request) -> dict[str, Any]:
 
     A tool result's `details` are for programs, are sent to nobody, and may hold what differs from run to run.
     """
-    asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
-    for message, told in zip(request.messages, asked["messages"], strict=True):
-        for part, item in zip(message.parts, told.get("parts", []), strict=True):
-            item["type"] = part.type
-            item.pop("details", None)
+    messages = [
+        message.model_copy(update={"parts": [_sent(part) for part in message.parts]}) for message in request.messages
+    ]
+    request = request.model_copy(update={"messages": messages})
+    try:
+        asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
+        for message, told in zip(request.messages, asked["messages"], strict=True):
+            for part, item in zip(message.parts, told.get("parts", []), strict=True):
+                item["type"] = part.type
+    except Exception:  # arguments of any depth
+        asked = as_json(request)
     made: dict[str, Any] = scrub(
         {
             "provider": provider,
@@ -130,6 +139,10 @@ def as_asked(provider: str, request: Request) -> dict[str, Any]:
         }
     )
     return made
+
+
+def _sent(part: Any) -> Any:
+    return part.model_copy(update={"details": None}) if isinstance(part, ToolResult) else part
 
 
 class Played:
@@ -224,9 +237,13 @@ def read_records(path: Path, records: list[tuple[int, Any]], begun: bytes = b"")
         )
     exchanges = []
     for line, data in records[1:]:
+        if isinstance(data, dict) and data.get("format") == FORMAT:
+            continue  # of another process that began the file at the same time
         try:
             exchanges.append(Exchange.from_json(data))
         except (KeyError, TypeError, ValueError) as exc:
             raise ValueError(f"{path}, line {line}: no recorded exchange: {type(exc).__name__}: {exc}") from exc
     created_at = header.get("created_at")
-    return Header(float(created_at)) if isinstance(created_at, int | float) else Header(), exchanges
+    if not isinstance(created_at, int | float) or not 0 <= created_at < _NEVER:
+        return Header(), exchanges
+    return Header(float(created_at)), exchanges
