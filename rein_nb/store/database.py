@@ -12,7 +12,6 @@ A file that cannot be written is read all the same (`rein_nb.store.frozen`).
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
@@ -117,6 +116,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._unusable = False
         self._frozen: State | None = None
+        self._why_frozen = ""
         self.connection()
         forks(self)
 
@@ -191,10 +191,7 @@ class Database:
             self.close()  # it may be writable by now
         connection = self.connection()
         if self._frozen is not None:
-            raise StoreError(
-                f"cannot write to the store {self.path}: it can only be read, since this process may not write "
-                f"{'the file' if os.access(self.path.parent, os.W_OK) else 'its folder'}; copy it to another folder, or name another file in REIN_NB_STORE"
-            )
+            raise StoreError(f"cannot write to the store {self.path}: it can only be read: {self._why_frozen}")
         return connection
 
     @contextmanager
@@ -235,10 +232,10 @@ class Database:
                 self._set_up(connection)
             except BaseException as exc:
                 connection.close()
-                if not isinstance(exc, sqlite3.OperationalError):
+                if not isinstance(exc, sqlite3.OperationalError) or "locked" in str(exc):
                     raise
                 if is_frozen(self.path):
-                    return self._open_frozen()
+                    return self._open_frozen(exc)
                 if (log := log_left(self.path)) is not None:
                     raise StoreError(
                         f"cannot open the store {self.path}: its folder cannot be written to, and what was written last is in {log.name} beside it "
@@ -247,7 +244,7 @@ class Database:
                 raise
             return connection
 
-    def _open_frozen(self) -> sqlite3.Connection:
+    def _open_frozen(self, why: sqlite3.Error) -> sqlite3.Connection:
         before = state(self.path)
         connection = open_frozen(self.path)
         try:
@@ -258,7 +255,7 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        self._frozen = before
+        self._frozen, self._why_frozen = before, f"{why}{_hint(why)}"
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
@@ -277,7 +274,8 @@ class Database:
             version = self._version(connection)
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:  # a fault of the disk has ended it
+                connection.execute("COMMIT")
         self._check_version(version)
         if bool(version) != ({"sessions", "entries"} <= tables) or (not version and tables):
             raise StoreError(

@@ -1,4 +1,4 @@
-"""A store that cannot be written: on a read-only file system, or in a folder that is somebody else's.
+"""A store that cannot be written: on a read-only file system, on a full disk, or in a folder that is somebody else's.
 
 SQLite reads a file with a write-ahead log only where it can make the log's index beside it. A file that was closed cleanly has no log: it is
 read as one that does not change, and looked at again once it has.
@@ -21,16 +21,16 @@ def state(path: Path) -> State:
 
 
 def is_frozen(path: Path) -> bool:
-    """Whether this process cannot write the file or its folder, and nobody else has left a log beside it."""
-    log = _stat(_log(path))
-    return path.is_file() and not (_writable(path) and _writable(path.parent)) and (log is None or log[1] == 0)
+    """Whether all of the store is in its file: there is one, and nobody has left a log beside it."""
+    file, log = state(path)
+    return file is not None and file[1] > 0 and (log is None or log[1] == 0)
 
 
 def log_left(path: Path) -> Path | None:
     """The log that somebody left in a folder in which this process cannot make its index."""
     log = _log(path)
     found = _stat(log)
-    return log if found is not None and found[1] and not _writable(path.parent) else None
+    return log if found is not None and found[1] and not os.access(path.parent, os.W_OK) else None
 
 
 def open_frozen(path: Path) -> sqlite3.Connection:
@@ -58,7 +58,3 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _writable(path: Path) -> bool:
-    return os.access(path, os.W_OK)

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 NOBODY = 65534
-READS_ONLY = "cannot write to the store .*it can only be read.*copy it to another folder, or name another file"
+READS_ONLY = r"cannot write to the store .*it can only be read: attempt to write a readonly .*\(check the file's and the folder's"
 
 
 @pytest.fixture
@@ -172,23 +172,37 @@ def test_what_its_owner_writes_meanwhile_is_seen(folder: Path) -> None:
     as_reader(folder, work, write)
 
 
-def test_a_folder_that_can_be_written_again_takes_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rein_nb.store import database
-
+@pytest.mark.parametrize("why", ["attempt to write a readonly database", "database or disk is full"])
+def test_what_can_be_written_again_takes_records(folder: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     path = folder / "s.db"
     filled(path)
 
     def refuse(self: Database, connection: sqlite3.Connection) -> None:
-        raise sqlite3.OperationalError("attempt to write a readonly database")
+        raise sqlite3.OperationalError(why)
 
     with monkeypatch.context() as patched:
         patched.setattr(Database, "_set_up", refuse)
-        patched.setattr(database, "is_frozen", lambda path: True)
         store = Store(path)
-        with pytest.raises(StoreError, match=READS_ONLY):
+        assert [m.text for m in store.open("k").messages] == ["one", "two"]
+        with pytest.raises(StoreError, match=f"cannot write to the store .*it can only be read: {why}"):
             store.create()
+        (folder / "new.db").touch()
+        for other in ("new.db", "none.db"):
+            with pytest.raises(StoreError, match=f"cannot open the store .*{why}"):
+                Store(folder / other)
     store.open("k").append("three")
     assert [m.text for m in store.open("k").messages] == ["one", "two", "three"]
+
+
+def test_another_writer_is_no_reason_to_read_only(folder: Path) -> None:
+    path = folder / "s.db"
+    filled(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreError, match="another process has been writing for too long"):
+        Store(path, timeout_s=0.1)
+    other.close()
 
 
 def test_no_store_in_a_read_only_folder_says_so(folder: Path) -> None:
