@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import warnings
@@ -40,6 +41,8 @@ from rein_nb.store.records import (
     shortened,
 )
 from rein_nb.store.session import Session
+
+_log = logging.getLogger("rein_nb.store")
 
 _WAIT_S = 0.05
 """How long another writer is waited for while the event loop stands still, seconds."""
@@ -187,7 +190,10 @@ def _is_the_records_fault(exc: Exception) -> bool:
 
 
 def _tell(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=6)
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=6)
+    except RuntimeWarning:  # where warnings are errors, this one would end the saving
+        _log.warning(text)
 
 
 def _event_data(event: Event) -> dict[str, Any]:

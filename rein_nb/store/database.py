@@ -58,7 +58,7 @@ _V2 = """
 ALTER TABLE sessions ADD COLUMN written INTEGER NOT NULL DEFAULT 0;
 UPDATE sessions SET written = (SELECT coalesce(max(seq), 0) FROM entries WHERE session = sessions.id);
 UPDATE sessions SET written = (SELECT max(o.written) FROM sessions o WHERE o.updated_at <= sessions.updated_at) WHERE written = 0;
-CREATE INDEX sessions_by_writing ON sessions (written);
+CREATE INDEX sessions_by_writing ON sessions (written DESC, updated_at DESC, id);
 DROP INDEX sessions_by_time;
 """
 
@@ -117,6 +117,7 @@ class Database:
         self._unusable = False
         self._frozen: State | None = None
         self._why_frozen = ""
+        self._file: tuple[int, int] | None = None
         self.connection()
         forks(self)
 
@@ -131,6 +132,7 @@ class Database:
                         f"the store {self.path} cannot be used in this process: it was forked in the middle of a transaction; fork before or after it"
                     )
                 self._connection = self._open()
+                self._file = _which(self.path)
             return self._connection
 
     def close(self) -> None:
@@ -190,6 +192,11 @@ class Database:
         if self._frozen is not None:
             self.close()  # it may be writable by now
         connection = self.connection()
+        if self._file != _which(self.path):
+            raise StoreError(
+                f"cannot write to the store {self.path}: its file was removed, or another one put in its place, while it was open; "
+                "store.close(), and the next use opens what is there now"
+            )
         if self._frozen is not None:
             raise StoreError(f"cannot write to the store {self.path}: it can only be read: {self._why_frozen}")
         return connection
@@ -320,6 +327,15 @@ class Database:
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    """Which file is there: what is written to one that was removed is lost without a word."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _hint(exc: sqlite3.Error) -> str:

@@ -116,6 +116,8 @@ class JsonLines:
         OSError
             When it cannot be written.
         """
+        if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
+            self.close()  # the file was removed, and what is written to it would be lost
         if self._file is None:
             self._file = self._open()
         return self._blank

@@ -168,3 +168,14 @@ def test_an_interrupt_behind_a_commit_writes_nothing_twice(session: Session, mon
     assert [m.text for m in session.messages] == ["go", "a", "more", "b"]
     assert len(session.entries(None)) == session.entry_count
     assert [result.stop_reason for result in session.results] == ["completed", "completed"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_warnings_are_errors_a_run_is_saved_all_the_same(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_long(session, 20_000)
+    agent = Agent(L([ToolCall(id="c", name="much", arguments={})], "end"), tools=[much], session=session)
+    agent.run("go")
+    assert [m.role for m in session.messages] == ["user", "assistant", "tool", "assistant"]
+    assert "could not be stored as it is, and was shortened" in caplog.text

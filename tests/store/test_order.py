@@ -78,3 +78,14 @@ def test_a_store_of_the_first_version_is_ordered_by_its_entries(tmp_path: Path) 
     assert titles(store) == ["last", "empty", "first", "ahead", "early"]
     store.open("early").note("w", {})
     assert titles(store)[0] == "early"
+
+
+def test_the_newest_of_many_sessions_is_found_by_an_index(store: Store) -> None:
+    queries: list[str] = []
+    store.create()
+    store.database.connection().set_trace_callback(queries.append)
+    store.last()
+    (asked,) = [query for query in queries if "ORDER BY written" in query]
+    plan = store.database.read("EXPLAIN QUERY PLAN " + asked)
+    assert "USING INDEX sessions_by_writing" in str(plan)
+    assert "TEMP B-TREE" not in str(plan)

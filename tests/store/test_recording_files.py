@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -212,3 +213,17 @@ def test_a_time_that_is_none_is_unknown(tmp_path: Path) -> None:
     for time in ("NaN", "-1", "1e300", '"x"'):
         path.write_text(f'{{"format":"rein_nb.recording","version":1,"created_at":{time}}}\n{lines[1]}\n')
         assert replay(path).created_at == 946684800.0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_recording_that_is_removed_meanwhile_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+        path.unlink()
+        L("b").chat("2")
+        path.write_text(path.read_text())
+        L("c").chat("3")
+        path.rename(tmp_path / "moved.jsonl")
+        L("d").chat("4")
+    assert answers(tmp_path / "moved.jsonl") == ["b", "c", "d"]
