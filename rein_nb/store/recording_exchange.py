@@ -12,6 +12,7 @@ from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
 from rein_nb.ir import ErrorInfo, Request, ToolResult
+from rein_nb.store.recording_deltas import read_delta
 from rein_nb.store.recording_secrets import mask_events
 from rein_nb.store.records import as_json, plain, scrub
 
@@ -80,18 +81,44 @@ class Exchange:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Exchange:
-        """An exchange from its record."""
+        """An exchange from its record.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            When it is none.
+        """
         if not isinstance(data, dict) or not isinstance(data["request"], dict):
             raise TypeError("an exchange is a JSON object, and so is its request")
-        error = data.get("error")
+        request, error, lane = data["request"], data.get("error"), data.get("lane")
+        if not all(isinstance(request[name], str) for name in ("provider", "dialect")):
+            raise TypeError("a request's provider and dialect are texts")
+        if not isinstance(request["body"], dict) or not isinstance(lane, str | None):
+            raise TypeError("a request's body is a JSON object, and its lane a text")
         return cls(
-            request=data["request"],
-            stream=data["stream"],
-            events=[(at, name, value) for at, name, value in data["events"]],
+            request=request,
+            stream=bool(data["stream"]),
+            events=[_event(event, deltas=request["dialect"] == NO_WIRE) for event in data["events"]],
             error=None if error is None else ErrorInfo.model_validate(error),
-            seconds=data.get("seconds", 0.0),
-            lane=data.get("lane"),
+            seconds=_seconds(data.get("seconds", 0.0)),
+            lane=lane,
         )
+
+
+def _event(event: Any, *, deltas: bool) -> tuple[float, str | None, Any]:
+    at, name, data = event
+    if not isinstance(name, str | None):
+        raise TypeError(f"an event's name is a text, not {name!r:.40}")
+    if deltas:
+        for delta in data:
+            read_delta(delta)
+    return _seconds(at), name, data
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _NEVER:
+        raise ValueError(f"a time is a number of seconds from 0 on, not {value!r:.40}")
+    return value
 
 
 def request_key(request: dict[str, Any]) -> str:

@@ -242,8 +242,8 @@ def _wrong_data(entry: Entry, kinds: dict[str, str]) -> str:
     if kind == TOOL_RESULT:
         ToolResult.model_validate(data["result"])
     number = {TURN: "number", TOOL_RESULT: "turn"}.get(kind)
-    if number is not None and type(data[number]) is not int:
-        return f'"{number}" should be a whole number; it is {_shown(data, number)}'
+    if number is not None and (type(data[number]) is not int or abs(data[number]) >= 2**31):
+        return f'"{number}" should be a whole number below 2**31; it is {_shown(data, number)}'
     if kind in (TURN, RUN):
         for other in data.get("other_calls", ()):
             Completion.model_validate(other)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,3 +230,34 @@ def test_a_recording_that_is_removed_meanwhile_is_begun_again(tmp_path: Path) ->
         path.rename(tmp_path / "moved.jsonl")
         L("d").chat("4")
     assert answers(tmp_path / "moved.jsonl") == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: x["request"].pop("dialect"), "KeyError: 'dialect'"),
+        (lambda x: x["request"].update(provider=5), "provider and dialect are texts"),
+        (lambda x: x["request"].update(body=[]), "body is a JSON object"),
+        (lambda x: x.update(lane=5), "its lane a text"),
+        (lambda x: x.update(seconds=None), "a number of seconds from 0 on, not None"),
+        (lambda x: x.update(seconds=float("nan")), "a number of seconds from 0 on, not nan"),
+        (lambda x: x["events"][0].__setitem__(0, 10**400), "a number of seconds from 0 on, not 1000"),
+        (lambda x: x["events"][0].__setitem__(1, 5), "an event's name is a text, not 5"),
+        (lambda x: x["events"][0].__setitem__(2, 5), "TypeError"),
+        (lambda x: x["events"][0].__setitem__(2, ["x"]), "unknown delta 'x'"),
+        (lambda x: x["events"].append([0.1]), "ValueError"),
+        (lambda x: x.update(error={"kind": "none"}), "ValidationError"),
+    ],
+)
+def test_an_exchange_that_was_damaged_is_named_when_the_file_is_opened(
+    tmp_path: Path, change: Callable[[Any], object], said: str
+) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+    header, line = path.read_text().splitlines()
+    exchange = json.loads(line)
+    change(exchange)
+    path.write_text(f"{header}\n{json.dumps(exchange)}\n")
+    with pytest.raises(ValueError, match=f"line 2: no recorded exchange: .*{said}"):
+        replay(path)
