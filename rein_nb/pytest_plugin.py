@@ -2,13 +2,16 @@
 
 A test marked ``@pytest.mark.rein_nb_recording`` gets its model calls from a file beside it (``recordings/<module>/<test>.jsonl``, or the path
 that the marker names), with no key and no network. ``pytest --rein-nb=record`` asks the providers and writes the files anew,
-``--rein-nb=auto`` asks only for what they lack.
+``--rein-nb=auto`` asks only for what they lack. In a file that a marker names, which several tests may share, the answers to a test's own
+requests are made anew. An answer is never replaced by a fault.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 MARKER = "rein_nb_recording"
 MODES = ("replay", "record", "auto")
+
+_LONGEST_NAME = 240
+"""Bytes. File systems take 255, and the ending is to follow, and that of what is set aside."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,18 +56,24 @@ def rein_nb_recording(request: pytest.FixtureRequest) -> Iterator[Recording | No
     path = _default_path(request) if given is None else request.path.parent / given
     from rein_nb.store import Recording
 
-    before = path.with_name(f"{path.name}.before")
-    if mode == "record" and path.exists():
-        path.replace(before)
-    try:
+    if mode != "record":
         with Recording(path, mode, speed=speed) as recording:
             yield recording
+        return
+    Recording(path, mode)  # what is no recording is not replaced by one
+    # Until the test is over, the old answers stay where they are.
+    half = path.with_name(f"{uuid.uuid4().hex}.part")
+    try:
+        with Recording(half, mode, speed=speed) as recording:
+            recording.path = path
+            yield recording
+        from rein_nb.store.recording_anew import put_in_place
+
+        kept = put_in_place(recording.exchanges, recording.created_at, path, shared=given is not None)
+        if kept is not None:
+            warnings.warn(kept, pytest.PytestWarning, stacklevel=1)
     finally:
-        if mode == "record" and before.exists():
-            if path.exists():
-                before.unlink()
-            else:
-                before.replace(path)  # nothing was asked: the test failed before
+        half.unlink(missing_ok=True)
 
 
 def _arguments(
@@ -76,6 +88,7 @@ def _default_path(request: pytest.FixtureRequest) -> Path:
     """One for each test: where the name had to be changed for the file system, a hash of it tells alike ones apart."""
     name = request.node.nodeid.partition("::")[2]
     safe = re.sub(r"[^\w.-]+", "_", name).strip("_")
-    if safe != name:
-        safe = f"{safe[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    if safe != name or len(safe.encode()) > _LONGEST_NAME:
+        start = safe[:100].encode()[: _LONGEST_NAME - 9].decode(errors="ignore")
+        safe = f"{start}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return request.path.parent / "recordings" / request.path.stem / f"{safe}.jsonl"

@@ -7,7 +7,6 @@ https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai); ``re
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,15 +21,15 @@ from rein_nb.agent.events import (
     Retry,
     ToolExecutionEnd,
     ToolExecutionStart,
+    TurnEnd,
     TurnStart,
 )
-from rein_nb.agent.telemetry_content import message_json, system_json
+from rein_nb.agent.telemetry_calls import Open, OpenCall, ended_at, overflowed, told_apart
+from rein_nb.agent.telemetry_content import json_text, message_json, system_json
 from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall, Usage, redact
+from rein_nb.ir.base import clean_text
 
 if TYPE_CHECKING:
-    from contextvars import Token
-
-    from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
     from rein_nb.agent.agent import Agent
@@ -86,24 +85,19 @@ def instrument(
 
 
 @dataclass(slots=True)
-class _Open:
-    """A span that is open and current."""
-
-    span: Span
-    token: Token[Context]
-
-
-@dataclass(slots=True)
 class _Run:
     """What is open in one run."""
 
-    agent: _Open
+    agent: Open
     provider: str
     model: str
     system: str | None
     messages: list[Message] = field(default_factory=list)
-    chat: _Open | None = None
-    tools: dict[int, _Open] = field(default_factory=dict)
+    chat: OpenCall | None = None
+    calls: list[OpenCall] = field(default_factory=list)
+    told: set[int] = field(default_factory=set)
+    again: bool = False
+    tools: dict[int, Open] = field(default_factory=dict)
     finish_reasons: list[str] = field(default_factory=list)
 
 
@@ -132,11 +126,16 @@ class SpanListener:
             return
         if isinstance(event, TurnStart):
             run.model = event.model
+            run.again = False
+            run.told.clear()
+            run.calls.clear()
             self._start_chat(run, event.time)
         elif isinstance(event, MessageStart) and event.message.role == "assistant":
             # A call that is made again within a turn begins without a `TurnStart`.
             if run.chat is None:
                 self._start_chat(run, event.time)
+            if run.chat is not None:
+                run.chat.answering = True
         elif isinstance(event, MessageEnd):
             self._end_message(run, event)
         elif isinstance(event, Retry) and run.chat is not None:
@@ -150,22 +149,31 @@ class SpanListener:
             self._start_tool(run, event)
         elif isinstance(event, ToolExecutionEnd):
             self._end_tool(run, event)
+        elif isinstance(event, TurnEnd):
+            self._end_turn(run, event)
         elif isinstance(event, AgentEnd):
             self._end_run(run, event)
 
     # -- opening and closing ----------------------------------------------------------------------
 
-    def _open(self, name: str, kind: str, attributes: Mapping[str, Any], at: float) -> _Open:
+    def _open(self, name: str, kind: str, attributes: Mapping[str, Any], at: float) -> Open:
         span = self._tracer.start_span(
             name, kind=self._trace.SpanKind[kind], attributes=dict(attributes), start_time=_ns(at)
         )
-        return _Open(span, self._context.attach(self._trace.set_span_in_context(span)))
+        return Open(span, self._context.attach(self._trace.set_span_in_context(span)))
 
-    def _close(self, opened: _Open, at: float, error: str | None = None, message: str | None = None) -> None:
+    def _close(self, opened: Open, at: float, error: str | None = None, message: str | None = None) -> None:
+        self._end(opened.span, at, error, message)
+        self._leave(opened)
+
+    def _end(self, span: Span, at: float, error: str | None = None, message: str | None = None) -> None:
         if error is not None:
-            opened.span.set_attribute("error.type", error)
-            opened.span.set_status(self._trace.StatusCode.ERROR, str(redact(message or error)))
-        opened.span.end(_ns(at))
+            span.set_attribute("error.type", error)
+            span.set_status(self._trace.StatusCode.ERROR, str(redact(message or error)))
+        span.end(_ns(at))
+
+    def _leave(self, opened: Open) -> None:
+        """The span is current no more."""
         try:
             opened.token.var.reset(opened.token)
         except ValueError:  # ended in another task than it began in: that task's context ended with it
@@ -187,10 +195,13 @@ class SpanListener:
         self._runs[event.run_id] = run
         if self._content:
             self._set_system(opened.span, run)
-            opened.span.set_attribute("gen_ai.input.messages", _json([message_json(m) for m in event.messages]))
+            opened.span.set_attribute("gen_ai.input.messages", json_text([message_json(m) for m in event.messages]))
 
     def _end_run(self, run: _Run, event: AgentEnd) -> None:
         del self._runs[event.run_id]
+        for call in run.calls:
+            if call.ended is not None and not call.told:
+                self._end(call.span, event.time, "cancelled", "the run ended first")
         for opened in [*run.tools.values(), *([run.chat] if run.chat is not None else [])]:
             self._close(opened, event.time, "cancelled", "the run ended first")
         result = event.result
@@ -203,7 +214,7 @@ class SpanListener:
         if self._content and result.text:
             last = next(m for m in reversed(result.new_messages) if m.role == "assistant")
             reason = run.finish_reasons[-1] if run.finish_reasons else None
-            span.set_attribute("gen_ai.output.messages", _json([message_json(last, reason)]))
+            span.set_attribute("gen_ai.output.messages", json_text([message_json(last, reason)]))
         error: ErrorInfo | None = result.error
         if error is not None:
             self._close(run.agent, event.time, error.kind, error.message)
@@ -213,51 +224,107 @@ class SpanListener:
             self._close(run.agent, event.time, result.stop_reason)
 
     def _notice(self, run: _Run, event: Notice) -> None:
-        if event.kind == "fallback" and run.chat is not None:
-            self._close(run.chat, event.time, "fallback", event.message)
-            run.chat = None
+        run.again = event.kind == "retry"
+        if event.kind in ("fallback", "compaction"):
+            self._set_aside(run, event)
+            self._start_chat(run, event.time)
         run.agent.span.add_event(f"rein_nb.{event.kind}", {"message": str(redact(event.message))})
 
     # -- a model call -----------------------------------------------------------------------------
 
     def _start_chat(self, run: _Run, at: float) -> None:
-        if run.chat is not None:
-            self._close(run.chat, at, "_OTHER", "asked again")
         options = self._agent._setup.options
-        attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "chat", "gen_ai.provider.name": run.provider, "gen_ai.request.model": run.model,
-            "gen_ai.request.stream": True,
-        }  # fmt: skip
+        attributes = _of_a_call(run.provider, run.model)
         for name, attribute in _OPTIONS.items():
             value = options.get(name)
             if value is not None:
                 attributes[attribute] = [value] if name == "stop" and isinstance(value, str) else value
-        run.chat = self._open(f"chat {run.model}", "CLIENT", attributes, at)
-        if self._content:
-            self._set_system(run.chat.span, run)
-            run.chat.span.set_attribute("gen_ai.input.messages", _json([message_json(m) for m in run.messages]))
+        opened = self._open(f"chat {run.model}", "CLIENT", attributes, at)
+        run.chat = OpenCall(opened.span, opened.token, at, run.model, list(run.messages))
+        run.calls.append(run.chat)
+
+    def _set_aside(self, run: _Run, event: Notice) -> None:
+        """What was asked is asked again, of another model or shortened: its span waits for what became of it."""
+        if run.chat is not None:
+            run.chat.ended = event.time
+            run.chat.compaction = event.kind == "compaction"
+            self._leave(run.chat)
+            run.chat = None
+        if event.kind == "fallback":
+            # The event has it in words alone; a run's own fallback models and a fork's are not the agent's.
+            provider, _, model = event.message.rpartition("; going on with ")[2].partition("/")
+            if model:
+                run.provider, run.model = _PROVIDERS.get(provider, provider), model
 
     def _end_message(self, run: _Run, event: MessageEnd) -> None:
         completion = event.completion
         if completion is None:
             run.messages.append(event.message)
             return
+        run.told.add(id(completion))
+        run.finish_reasons.append(completion.finish_reason)
+        before = run.calls[-2] if len(run.calls) > 1 else None
+        if run.chat is not None and not run.chat.answering and before is not None and before.compaction:
+            # The answer that had begun before it was found to overflow; the next request is going on.
+            self._end_chat(run, before, completion, ended_at(completion, event.time))
+            return
         if run.chat is None:
             self._start_chat(run, event.time)
         opened, run.chat = run.chat, None
         assert opened is not None
-        self._set_response(opened.span, run, completion)
         if event.message.parts:
             run.messages.append(event.message)
-        run.finish_reasons.append(completion.finish_reason)
+        self._leave(opened)
+        self._end_chat(run, opened, completion, event.time)
+        if run.again:
+            run.again = False
+            self._start_chat(run, event.time)
+
+    def _end_turn(self, run: _Run, event: TurnEnd) -> None:
+        """Tell of the calls that no event told of, and end what is open still."""
+        rest = [completion for completion in event.other_calls if id(completion) not in run.told]
+        for call, own, completion in told_apart(run.calls, rest):
+            opened = call if own else self._afterwards(run, call, completion)
+            if not own or (call.compaction and not overflowed(completion)):
+                # The summary of an older part; what was sent for it, no event tells.
+                opened.span.set_attribute("rein_nb.purpose", "compaction")
+                opened.messages = []
+            self._end_chat(run, opened, completion, ended_at(completion, call.ended or event.time))
+        if run.chat is not None:
+            opened, run.chat = run.chat, None
+            self._leave(opened)
+            self._end_chat(run, opened, event.completion, event.time)
+        # One that was told nothing was open while the transcript was shortened, and nobody was asked.
+        run.calls.clear()
+
+    def _afterwards(self, run: _Run, during: OpenCall, completion: Completion) -> OpenCall:
+        """A span of a call that is over."""
+        started = completion.timing.started_at
+        at = during.begun if started is None else started
+        span = self._tracer.start_span(
+            f"chat {during.model}",
+            context=self._trace.set_span_in_context(run.agent.span),
+            kind=self._trace.SpanKind.CLIENT,
+            attributes=_of_a_call(run.provider, during.model),
+            start_time=_ns(at),
+        )
+        return OpenCall(span, during.token, at, during.model)
+
+    def _end_chat(self, run: _Run, call: OpenCall, completion: Completion, at: float) -> None:
+        """End the span of a call with what came of it."""
+        call.told = True
+        if self._content and call.messages:
+            self._set_system(call.span, run)
+            call.span.set_attribute("gen_ai.input.messages", json_text([message_json(m) for m in call.messages]))
+        self._set_response(call.span, run, completion)
         error = completion.error
-        self._close(opened, event.time, error.kind if error else None, error.message if error else None)
+        self._end(call.span, at, error.kind if error else None, error.message if error else None)
 
     def _set_response(self, span: Span, run: _Run, completion: Completion) -> None:
         span.set_attribute("gen_ai.response.finish_reasons", [completion.finish_reason])
         if completion.provider:
             span.set_attribute("gen_ai.provider.name", _PROVIDERS.get(completion.provider, completion.provider))
-        if completion.model:
+        if completion.model and (completion.error is None or completion.message.parts or completion.response_id):
             span.set_attribute("gen_ai.response.model", completion.model)
         if completion.response_id:
             span.set_attribute("gen_ai.response.id", completion.response_id)
@@ -268,7 +335,7 @@ class SpanListener:
         _set_usage(span, completion.usage)
         if self._content:
             output = [message_json(completion.message, completion.finish_reason)]
-            span.set_attribute("gen_ai.output.messages", _json(output))
+            span.set_attribute("gen_ai.output.messages", json_text(output))
 
     # -- a tool call ------------------------------------------------------------------------------
 
@@ -282,7 +349,7 @@ class SpanListener:
         if tool is not None and tool.description:
             attributes["gen_ai.tool.description"] = str(redact(tool.description))
         if self._content:
-            attributes["gen_ai.tool.call.arguments"] = _json(call.arguments)
+            attributes["gen_ai.tool.call.arguments"] = json_text(call.arguments)
         run.tools[id(call)] = self._open(f"execute_tool {call.name}", "INTERNAL", attributes, event.time)
 
     def _end_tool(self, run: _Run, event: ToolExecutionEnd) -> None:
@@ -292,7 +359,7 @@ class SpanListener:
             self._never_ran(run, event.call, result.status)
             return
         if self._content:
-            opened.span.set_attribute("gen_ai.tool.call.result", str(redact(result.text)))
+            opened.span.set_attribute("gen_ai.tool.call.result", clean_text(str(redact(result.text))))
         error: str | None = None
         if result.is_error:
             error = result.status
@@ -309,7 +376,14 @@ class SpanListener:
 
     def _set_system(self, span: Span, run: _Run) -> None:
         if run.system:
-            span.set_attribute("gen_ai.system_instructions", _json(system_json(run.system)))
+            span.set_attribute("gen_ai.system_instructions", json_text(system_json(run.system)))
+
+
+def _of_a_call(provider: str, model: str) -> dict[str, Any]:
+    return {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model,
+        "gen_ai.request.stream": True,
+    }  # fmt: skip
 
 
 def _set_usage(span: Span, usage: Usage) -> None:
@@ -320,10 +394,6 @@ def _set_usage(span: Span, usage: Usage) -> None:
             span.set_attribute(attribute, count)
     if usage.cost_usd is not None:
         span.set_attribute("rein_nb.usage.cost_usd", usage.cost_usd)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(redact(value), ensure_ascii=False, default=str)
 
 
 def _ns(seconds: float) -> int:

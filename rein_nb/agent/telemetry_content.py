@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from rein_nb.ir import MediaPart, Message, RefusalPart, ServerToolPart, TextPart, ThinkingPart, ToolCall, ToolResult
+from rein_nb.ir import (
+    MediaPart,
+    Message,
+    RefusalPart,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+    redact,
+)
+from rein_nb.ir.base import clean_text
 
 # The schema's words, where they differ from ours.
 _FINISH = {"tool_calls": "tool_call", "refusal": "content_filter", "cancelled": "error", "other": "stop"}
+
+
+def json_text(value: Any) -> str:
+    """An attribute's text: JSON with secrets masked, or a note in the place of what is none. Never raises."""
+    try:
+        return clean_text(json.dumps(redact(value), ensure_ascii=False, default=str))
+    except Exception as exc:  # a number of thousands of digits, what holds itself, a tool's own objects
+        return json.dumps(f"({type(value).__name__} that is no JSON: {type(exc).__name__})")
 
 
 def system_json(system: str) -> list[dict[str, Any]]:

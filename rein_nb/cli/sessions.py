@@ -24,7 +24,7 @@ _SHOWN = 8
 def list_sessions(path: Path | None, *, limit: int, as_json: bool) -> int:
     """Print the sessions of a store, those written to last first."""
     with _open(path) as store:
-        found = store.sessions(limit=limit)
+        found = store.sessions(limit=limit if limit >= 0 else None)
         if as_json:
             say_json([
                 {"id": info.id, "title": info.title, "entries": info.entries, "created_at": info.created_at,
@@ -93,7 +93,7 @@ def find(store: Store, name: str) -> Session:
         if last is None:
             raise CommandFailed(f"the store {store.path} has no session yet")
         return last
-    titled = [info for info in store.sessions(limit=-1) if info.title == name]
+    titled = [info for info in store.sessions(limit=None) if info.title == name]
     if len(titled) == 1:
         return store.open(titled[0].id)
     if titled:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from rein_nb.agent.events import (
@@ -21,7 +23,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import AgentResult, Turn
 from rein_nb.ir import Completion, Message
-from rein_nb.store.database import SessionDeleted, StoreBusy, StoreError
+from rein_nb.store.database import RecordRefused, SessionDeleted, StoreBusy, StoreError
 from rein_nb.store.forking import forks
 from rein_nb.store.records import (
     EVENT,
@@ -35,8 +37,12 @@ from rein_nb.store.records import (
     as_json,
     plain,
     same_message,
+    scrub,
+    shortened,
 )
 from rein_nb.store.session import Session
+
+_log = logging.getLogger("rein_nb.store")
 
 _WAIT_S = 0.05
 """How long another writer is waited for while the event loop stands still, seconds."""
@@ -55,7 +61,8 @@ class Autosave:
     written with the next record, and one warning tells. Another process that is writing is waited for only a moment, since everything
     that goes on in the event loop waits too; it is asked again later, and after the run's end by a thread, up to the store's own time limit.
 
-    A record that cannot be made is left out with a warning; what comes after it is saved all the same.
+    A record that cannot be made is left out with a warning, and one that the store refuses (it is too long) is shortened; what comes after it is
+    saved all the same.
 
     Runs at the same time are stored on branches of their own, each behind the transcript that it began with.
     """
@@ -107,15 +114,11 @@ class Autosave:
     def _made(self, run: _Progress, event: Event) -> list[Record]:
         try:
             records = run.records(event)
-            if self.keep_events and not isinstance(event, AgentEnd):
-                records.append(run.record(event, EVENT, as_json(event.to_dict())))
         except Exception as exc:  # whatever a tool put into its result: it must not end the saving of everything else
-            warnings.warn(
-                f"a record of the run could not be made and is not saved ({event.type}): {type(exc).__name__}: {exc}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-            return []
+            _tell(f"a record of the run could not be made and is not saved ({event.type}): {type(exc).__name__}: {exc}")
+            records = []
+        if self.keep_events and not isinstance(event, AgentEnd):
+            records.append(run.record(event, EVENT, _event_data(event)))
         return records
 
     def _write(self, records: list[Record], *, last: bool) -> None:
@@ -128,10 +131,18 @@ class Autosave:
 
     def _try(self) -> None:
         try:
-            self.session.write(self.pending, wait_s=_WAIT_S)
+            try:
+                self.session.write(self.pending, wait_s=_WAIT_S)
+                self.pending = []
+            except Exception as exc:
+                if not _is_the_records_fault(exc):
+                    raise
+                while self.pending:
+                    self._write_one(self.pending[0])
+                    del self.pending[0]
         except SessionDeleted as exc:
             self.pending, self._busy, self._gone = [], False, True
-            warnings.warn(f"the run is not being saved any more: {exc}", RuntimeWarning, stacklevel=5)
+            _tell(f"the run is not being saved any more: {exc}")
         except StoreError as exc:
             self._busy = isinstance(exc, StoreBusy)
             if self._busy:
@@ -139,13 +150,27 @@ class Autosave:
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             if not self._told:
                 self._told = True
-                warnings.warn(
-                    f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, stacklevel=5
-                )
+                _tell(f"the run is not being saved for now; it will be tried again: {exc}")
         else:
-            self.pending = []
             self._told = self._busy = False
             self._again_at, self._pause_s = 0.0, _FIRST_PAUSE_S
+
+    def _write_one(self, record: Record) -> None:
+        """Write a record as it is, else shortened; one that is refused even so is left out."""
+        why: Exception | None = None
+        for data in (record.data, shortened(scrub(record.data))):
+            try:
+                self.session.write([replace(record, data=data)], wait_s=_WAIT_S)
+                break
+            except Exception as exc:
+                if not _is_the_records_fault(exc):
+                    raise
+                why = exc
+        else:
+            _tell(f"a record of the run could not be stored and is not saved ({record.kind}): {why}")
+            return
+        if why is not None:
+            _tell(f"a record of the run could not be stored as it is, and was shortened ({record.kind}): {why}")
 
     def _go_on(self) -> None:
         """After a run's end, write what waits as soon as that is possible. The process does not end before it."""
@@ -158,6 +183,28 @@ class Autosave:
                 if not self._busy or time.monotonic() > until:
                     self._writer = None
                     return
+
+
+def _is_the_records_fault(exc: Exception) -> bool:
+    return isinstance(exc, RecordRefused) or not isinstance(exc, StoreError)
+
+
+def _tell(text: str) -> None:
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=6)
+    except RuntimeWarning:  # where warnings are errors, this one would end the saving
+        _log.warning(text)
+
+
+def _event_data(event: Event) -> dict[str, Any]:
+    """As `Event.to_dict`, whatever a tool put into it."""
+    try:
+        data = event.to_dict()
+    except Exception:
+        public = [f.name for f in fields(event) if not f.metadata.get("private")]
+        data = {"type": event.type, **{name: getattr(event, name) for name in public}}
+    made: dict[str, Any] = as_json(data)
+    return made
 
 
 class _Tree:

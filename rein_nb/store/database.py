@@ -5,6 +5,8 @@ another up to a time limit.
 
 No connection is open while the process forks. SQLite keeps what it knows of a file's locks in the process: a child that inherited an open
 connection would take them for its own, and its records would be lost when the parent closes the file.
+
+A file that cannot be written is read all the same (`rein_nb.store.frozen`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 from rein_nb.ir import ReinError
 from rein_nb.store.forking import forks
+from rein_nb.store.frozen import State, in_memory, is_frozen, log_left, open_frozen, state
 
 Migration = str | Callable[[sqlite3.Connection], None]
 
@@ -50,10 +53,22 @@ CREATE INDEX entries_by_session ON entries (session, seq);
 CREATE INDEX entries_by_kind ON entries (session, kind, seq);
 """
 
+# The order in which sessions were written to, whatever the clock said: for those without entries, that of their neighbours in time.
+_V2 = """
+ALTER TABLE sessions ADD COLUMN written INTEGER NOT NULL DEFAULT 0;
+UPDATE sessions SET written = (SELECT coalesce(max(seq), 0) FROM entries WHERE session = sessions.id);
+UPDATE sessions SET written = (SELECT max(o.written) FROM sessions o WHERE o.updated_at <= sessions.updated_at) WHERE written = 0;
+CREATE INDEX sessions_by_writing ON sessions (written DESC, updated_at DESC, id);
+DROP INDEX sessions_by_time;
+"""
+
+NEXT_WRITTEN = "(SELECT coalesce(max(written), 0) + 1 FROM sessions)"
+"""For `written` of the session that is written to: more than any other's."""
+
 _left_to_the_parent: list[sqlite3.Connection] = []
 """Connections that a forked child must not close."""
 
-MIGRATIONS: tuple[Migration, ...] = (_V1,)
+MIGRATIONS: tuple[Migration, ...] = (_V1, _V2)
 """Step n brings a file from version n to n + 1. Steps are only ever added: a file of any earlier version opens."""
 
 
@@ -63,6 +78,10 @@ class StoreError(ReinError):
 
 class StoreBusy(StoreError):
     """Another process, or another thread, was writing for as long as was waited."""
+
+
+class RecordRefused(StoreError):
+    """The store can be written, but not with this: it is too long, or breaks a rule of the file's."""
 
 
 class SessionDeleted(StoreError):
@@ -96,18 +115,24 @@ class Database:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._unusable = False
+        self._frozen: State | None = None
+        self._why_frozen = ""
+        self._file: tuple[int, int] | None = None
         self.connection()
         forks(self)
 
     def connection(self) -> sqlite3.Connection:
         """The open connection."""
         with self._lock:
+            if self._frozen is not None and self._frozen != state(self.path):
+                self.close()
             if self._connection is None:
                 if self._unusable:
                     raise StoreError(
                         f"the store {self.path} cannot be used in this process: it was forked in the middle of a transaction; fork before or after it"
                     )
                 self._connection = self._open()
+                self._file = _which(self.path)
             return self._connection
 
     def close(self) -> None:
@@ -115,7 +140,7 @@ class Database:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
-            self._connection = None
+            self._connection = self._frozen = None
 
     def before_fork(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -151,7 +176,7 @@ class Database:
             raise StoreBusy(f"cannot write to the store {self.path}: another thread has been writing for too long")
         try:
             with self._faults("write to"):
-                connection = self.connection()
+                connection = self._writable()
                 if wait_s is not None:
                     connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
                 try:
@@ -162,6 +187,19 @@ class Database:
                         connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
         finally:
             self._lock.release()
+
+    def _writable(self) -> sqlite3.Connection:
+        if self._frozen is not None:
+            self.close()  # it may be writable by now
+        connection = self.connection()
+        if self._file != _which(self.path):
+            raise StoreError(
+                f"cannot write to the store {self.path}: its file was removed, or another one put in its place, while it was open; "
+                "store.close(), and the next use opens what is there now"
+            )
+        if self._frozen is not None:
+            raise StoreError(f"cannot write to the store {self.path}: it can only be read: {self._why_frozen}")
+        return connection
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
@@ -184,7 +222,8 @@ class Database:
         try:
             yield
         except sqlite3.Error as exc:
-            kind = StoreBusy if "locked" in str(exc) else StoreError
+            refused = isinstance(exc, sqlite3.DataError | sqlite3.IntegrityError)
+            kind = RecordRefused if refused else StoreBusy if "locked" in str(exc) else StoreError
             raise kind(f"cannot {what} the store {self.path}: {exc}{_hint(exc)}") from exc
 
     def _open(self) -> sqlite3.Connection:
@@ -198,10 +237,33 @@ class Database:
             )
             try:
                 self._set_up(connection)
-            except BaseException:
+            except BaseException as exc:
                 connection.close()
+                if not isinstance(exc, sqlite3.OperationalError) or "locked" in str(exc):
+                    raise
+                if is_frozen(self.path):
+                    return self._open_frozen(exc)
+                if (log := log_left(self.path)) is not None:
+                    raise StoreError(
+                        f"cannot open the store {self.path}: its folder cannot be written to, and what was written last is in {log.name} beside it "
+                        f"({exc}); copy both to a folder that can be written to, and open the store there"
+                    ) from exc
                 raise
             return connection
+
+    def _open_frozen(self, why: sqlite3.Error) -> sqlite3.Connection:
+        before = state(self.path)
+        connection = open_frozen(self.path)
+        try:
+            self._check(connection)
+            if self._version(connection) < len(self._migrations):
+                connection = in_memory(connection)
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._frozen, self._why_frozen = before, f"{why}{_hint(why)}"
+        return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {int(self.timeout_s * 1000)}")
@@ -219,7 +281,8 @@ class Database:
             version = self._version(connection)
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:  # a fault of the disk has ended it
+                connection.execute("COMMIT")
         self._check_version(version)
         if bool(version) != ({"sessions", "entries"} <= tables) or (not version and tables):
             raise StoreError(
@@ -264,6 +327,15 @@ class Database:
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    """Which file is there: what is written to one that was removed is lost without a word."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _hint(exc: sqlite3.Error) -> str:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from rein_nb.ir.base import clean_text, loads
+from rein_nb.store.arguments import as_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,10 @@ class JsonLines:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(as_path(path, "a file of JSON Lines"))
         self.tail: BrokenTail | None = None
         self._file: FileIO | None = None
+        self._blank = True
 
     def __enter__(self) -> JsonLines:
         return self
@@ -97,6 +99,7 @@ class JsonLines:
         try:
             while written < len(data):
                 written += self._file.write(data[written:])
+            self._blank = self._blank and not data
         except BaseException:
             # Half a line must not stay. Where another process wrote behind it, the next append sets it aside.
             with contextlib.suppress(OSError):
@@ -106,16 +109,18 @@ class JsonLines:
             raise
 
     def open(self) -> bool:
-        """Open the file and repair its end, if it is not open; whether it is empty.
+        """Open the file and repair its end, if it is not open; whether it holds no record.
 
         Raises
         ------
         OSError
             When it cannot be written.
         """
+        if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
+            self.close()  # the file was removed, and what is written to it would be lost
         if self._file is None:
             self._file = self._open()
-        return os.fstat(self._file.fileno()).st_size == 0
+        return self._blank
 
     def close(self) -> None:
         """Close the file; the next append opens it again."""
@@ -129,7 +134,8 @@ class JsonLines:
         try:
             file.seek(0)
             data = file.read()
-            _, end = _parse(self.path, data)
+            records, end = _parse(self.path, data)
+            self._blank = not records
             if end < len(data):
                 aside = _set_aside(self.path, data[end:])
                 file.truncate(end)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import threading
 import time
@@ -25,6 +26,7 @@ from rein_nb.ir import clock
 from rein_nb.llm import LLM
 from rein_nb.providers.driver import Provider
 from rein_nb.providers.interception import install
+from rein_nb.store.arguments import as_path
 from rein_nb.store.jsonl import JsonLines
 from rein_nb.store.recording_exchange import Exchange, Header, Played, read_records, request_key
 from rein_nb.store.recording_miss import RecordingMiss
@@ -67,11 +69,13 @@ class Recording:
     ) -> None:
         if mode not in ("record", "replay", "auto"):
             raise ValueError(f"mode must be 'record', 'replay' or 'auto', not {mode!r}")
-        if speed is not None and (isinstance(speed, bool) or not isinstance(speed, int | float) or not speed > 0):
+        if speed is not None and (
+            isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 < speed < math.inf
+        ):
             raise ValueError(
                 f"speed must be a positive number (1.0 is as recorded), or None for at once, not {speed!r}"
             )
-        self.path = Path(path)
+        self.path = Path(as_path(path, "a recording"))
         self.mode = mode
         self.speed = speed
         self._covers = None if only is None else _only(only)
@@ -159,17 +163,23 @@ class Recording:
         return found
 
     def keep(self, exchange: Exchange) -> None:
-        """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once."""
-        exchange.mask()
+        """Add an exchange to the file, in one write. Where that fails, its answer was given all the same: a warning tells, once.
+
+        What is missing stays so where no server could be asked for it (mode ``auto``): it is asked again the next time.
+        """
+        if self.mode == "auto" and exchange.error is not None and exchange.error.kind == "connection_failed":
+            return
         with self._lock:
             try:
+                exchange.mask()
+                record = exchange.to_json()
                 header = [Header(self.created_at).to_json()] if self._lines.open() else []
-                self._lines.extend([*header, exchange.to_json()])
-            except OSError as exc:
+                self._lines.extend([*header, record])
+            except Exception as exc:
                 if not self._told:
                     self._told = True
                     warnings.warn(
-                        f"an answer could not be added to the recording {self._lines.path}, which goes on without it: {exc}",
+                        f"an answer could not be added to the recording {self._lines.path}, which goes on without it: {_said(exc)}",
                         RuntimeWarning,
                         stacklevel=2,
                     )
@@ -196,11 +206,18 @@ class Recording:
         return stand_in(self, provider)
 
 
+def _said(exc: Exception) -> str:
+    return str(exc) if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
+
+
 def _only(given: Any) -> Callable[[object, object], bool]:
     """Whether a call is one of `given`, by who is asked and whose run it is."""
     models: list[object] = []
     agents: list[tuple[object, list[object]]] = []
-    for one in given if isinstance(given, list | tuple | set) else [given]:
+    named = given if isinstance(given, list | tuple | set) else [given]
+    if not named:
+        raise ValueError("only= names nobody; leave it out for every call")
+    for one in named:
         if isinstance(one, LLM):
             models.extend(_backends([one]))
         elif isinstance(one, Agent):
@@ -234,11 +251,20 @@ def record(path: str | os.PathLike[str], *, mode: Literal["record", "auto"] = "r
     only
         An `LLM` or `Agent`, or a list of these: their calls alone.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `path` is no path, `mode` another one, or `only` names nobody.
+    OSError
+        When the block is entered and nothing could be kept.
+
     Examples
     --------
     >>> with record("calls.jsonl"):            # doctest: +SKIP
     ...     agent.run("hello")
     """
+    if mode not in ("record", "auto"):
+        raise ValueError(f"record() takes mode='record' or 'auto', not {mode!r}")
     return Recording(path, mode, only=only)
 
 
@@ -274,4 +300,6 @@ def replay(
     RecordingMiss
         From the call that is not in the recording.
     """
+    if mode not in ("replay", "auto"):
+        raise ValueError(f"replay() takes mode='replay' or 'auto', not {mode!r}")
     return Recording(path, mode, speed=speed, only=only)

@@ -69,9 +69,9 @@ def read_delta(data: dict[str, Any]) -> d.Delta:
     ValueError
         When it is none that this version knows.
     """
-    kind = _KINDS.get(str(data.get("type")))
+    kind = _KINDS.get(str(data.get("type"))) if isinstance(data, dict) else None
     if kind is None:
-        raise ValueError(f"unknown delta {data.get('type')!r}")
+        raise ValueError(f"unknown delta {(data.get('type') if isinstance(data, dict) else data)!r:.80}")
     values = {name: value for name, value in data.items() if name != "type"}
     for name, value in values.items():
         model = _MODELS.get((kind.__name__, name))

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.dialects.base import Target, WireCall
-from rein_nb.ir import ErrorInfo, Request
+from rein_nb.ir import ErrorInfo, Request, ToolResult
+from rein_nb.store.recording_deltas import read_delta
 from rein_nb.store.recording_secrets import mask_events
-from rein_nb.store.records import plain, scrub
+from rein_nb.store.records import as_json, plain, scrub
 
 FORMAT = "rein_nb.recording"
 VERSION = 1
 
 UNKNOWN_TIME = 946684800.0
 """2000-01-01, UTC: when a recording was made whose header does not say so."""
+
+_NEVER = 1e11
+"""A Unix time of no recording: the year 5138."""
 
 NO_WIRE = "deltas"
 """In place of a dialect's name, for providers that speak none: their deltas are what is recorded."""
@@ -77,18 +81,44 @@ class Exchange:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Exchange:
-        """An exchange from its record."""
+        """An exchange from its record.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            When it is none.
+        """
         if not isinstance(data, dict) or not isinstance(data["request"], dict):
             raise TypeError("an exchange is a JSON object, and so is its request")
-        error = data.get("error")
+        request, error, lane = data["request"], data.get("error"), data.get("lane")
+        if not all(isinstance(request[name], str) for name in ("provider", "dialect")):
+            raise TypeError("a request's provider and dialect are texts")
+        if not isinstance(request["body"], dict) or not isinstance(lane, str | None):
+            raise TypeError("a request's body is a JSON object, and its lane a text")
         return cls(
-            request=data["request"],
-            stream=data["stream"],
-            events=[(at, name, value) for at, name, value in data["events"]],
+            request=request,
+            stream=bool(data["stream"]),
+            events=[_event(event, deltas=request["dialect"] == NO_WIRE) for event in data["events"]],
             error=None if error is None else ErrorInfo.model_validate(error),
-            seconds=data.get("seconds", 0.0),
-            lane=data.get("lane"),
+            seconds=_seconds(data.get("seconds", 0.0)),
+            lane=lane,
         )
+
+
+def _event(event: Any, *, deltas: bool) -> tuple[float, str | None, Any]:
+    at, name, data = event
+    if not isinstance(name, str | None):
+        raise TypeError(f"an event's name is a text, not {name!r:.40}")
+    if deltas:
+        for delta in data:
+            read_delta(delta)
+    return _seconds(at), name, data
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _NEVER:
+        raise ValueError(f"a time is a number of seconds from 0 on, not {value!r:.40}")
+    return value
 
 
 def request_key(request: dict[str, Any]) -> str:
@@ -115,11 +145,17 @@ def as_asked(provider: str, request: Request) -> dict[str, Any]:
 
     A tool result's `details` are for programs, are sent to nobody, and may hold what differs from run to run.
     """
-    asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
-    for message, told in zip(request.messages, asked["messages"], strict=True):
-        for part, item in zip(message.parts, told.get("parts", []), strict=True):
-            item["type"] = part.type
-            item.pop("details", None)
+    messages = [
+        message.model_copy(update={"parts": [_sent(part) for part in message.parts]}) for message in request.messages
+    ]
+    request = request.model_copy(update={"messages": messages})
+    try:
+        asked = request.model_dump(mode="json", exclude_defaults=True, fallback=str)
+        for message, told in zip(request.messages, asked["messages"], strict=True):
+            for part, item in zip(message.parts, told.get("parts", []), strict=True):
+                item["type"] = part.type
+    except Exception:  # arguments of any depth
+        asked = as_json(request)
     made: dict[str, Any] = scrub(
         {
             "provider": provider,
@@ -130,6 +166,10 @@ def as_asked(provider: str, request: Request) -> dict[str, Any]:
         }
     )
     return made
+
+
+def _sent(part: Any) -> Any:
+    return part.model_copy(update={"details": None}) if isinstance(part, ToolResult) else part
 
 
 class Played:
@@ -224,9 +264,13 @@ def read_records(path: Path, records: list[tuple[int, Any]], begun: bytes = b"")
         )
     exchanges = []
     for line, data in records[1:]:
+        if isinstance(data, dict) and data.get("format") == FORMAT:
+            continue  # of another process that began the file at the same time
         try:
             exchanges.append(Exchange.from_json(data))
         except (KeyError, TypeError, ValueError) as exc:
             raise ValueError(f"{path}, line {line}: no recorded exchange: {type(exc).__name__}: {exc}") from exc
     created_at = header.get("created_at")
-    return Header(float(created_at)) if isinstance(created_at, int | float) else Header(), exchanges
+    if not isinstance(created_at, int | float) or not 0 <= created_at < _NEVER:
+        return Header(), exchanges
+    return Header(float(created_at)), exchanges

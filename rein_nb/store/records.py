@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import time
 import uuid
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rein_nb.ir import Message, redact
-from rein_nb.ir.base import Data, clean_json, loads
+from rein_nb.ir.base import Data, clean_json, clean_text, loads
 
 MESSAGE = "message"
 TURN = "turn"
@@ -85,24 +86,54 @@ _VERBATIM: dict[str, frozenset[str]] = {"thinking": _SEALED, "media": frozenset(
 """By the type of a part or delta: fields that must come back byte for byte."""
 
 
+_MOST_DIGITS = 4300
+"""Digits of a whole number that Python reads back from a text, where nothing else was set."""
+
+
 def scrub(value: Any) -> Any:
-    """JSON with secrets masked and surrogates replaced. Media bytes and a provider's sealed reasoning stay as they are."""
-    return _scrub(clean_json(value))
+    """What can be stored of a value: JSON with secrets masked and surrogates replaced. Never raises.
+
+    Media bytes and a provider's sealed reasoning stay as they are. A number of more digits than Python reads, what JSON does not have, what
+    holds itself and what is nested too deeply become texts.
+    """
+    try:
+        return _scrub(clean_json(value))
+    except Exception:
+        return _scrub(clean_json(as_json(value)))
 
 
 def _scrub(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _DATA.fullmatch(value) else redact(value)
     if isinstance(value, dict):
         kept = _VERBATIM.get(str(value.get("type")), frozenset())
-        return {key: item if key in kept else _scrub_field(key, item) for key, item in value.items()}
+        return {_key(key): item if key in kept else _scrub_field(key, item) for key, item in value.items()}
     if isinstance(value, list):
         return [_scrub(item) for item in value]
-    return value if not isinstance(value, str) or _DATA.fullmatch(value) else redact(value)
+    if value is None or isinstance(value, float):
+        return value
+    return _number(value) if isinstance(value, int) else _scrub(clean_json(as_json(value)))
 
 
-def _scrub_field(key: str, item: Any) -> Any:
+def _scrub_field(key: Any, item: Any) -> Any:
     if isinstance(item, str) and not _DATA.fullmatch(item):
         return redact({key: item})[key]
     return _scrub(item)
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, str) or key is None or isinstance(key, float):
+        return key
+    return _number(key) if isinstance(key, int) else redact(clean_text(_text_of(key)))
+
+
+def _number(value: int) -> int | str:
+    digits = int(value.bit_length() * 0.30103)
+    return value if digits < min(_MOST_DIGITS, _limit()) else f"(a whole number of about {digits} digits)"
+
+
+def _limit() -> int:
+    return sys.get_int_max_str_digits() or _MOST_DIGITS
 
 
 DEEPEST = 200
@@ -119,24 +150,32 @@ def plain(value: Data, *, exclude: set[str] | None = None) -> Any:
 
 def as_json(value: Any, _depth: int = 0, _within: frozenset[int] = frozenset()) -> Any:
     """Any value as JSON data. Never raises."""
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, str):
         return value
+    if isinstance(value, int):
+        return _number(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if id(value) in _within:
         return "(contains itself)"
     if _depth >= DEEPEST:
         return _text_of(value)
-    within = _within | {id(value)}
+    try:
+        return _taken_apart(value, _depth + 1, _within | {id(value)})
+    except Exception:  # a container of somebody's own
+        return _text_of(value)
+
+
+def _taken_apart(value: Any, depth: int, within: frozenset[int]) -> Any:
     if isinstance(value, Data):
         try:
             return value.model_dump(mode="json", fallback=str)
         except Exception:
             value = dict(value)
     if isinstance(value, Mapping):
-        return {_text_of(key): as_json(item, _depth + 1, within) for key, item in value.items()}
+        return {_text_of(key): as_json(item, depth, within) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [as_json(item, _depth + 1, within) for item in value]
+        return [as_json(item, depth, within) for item in value]
     return _text_of(value)
 
 
@@ -145,6 +184,23 @@ def _text_of(value: Any) -> str:
         return str(value)
     except Exception as exc:
         return f"({type(value).__name__}, whose text could not be made: {type(exc).__name__})"
+
+
+_MOST_CHARACTERS = 1000
+"""What is left of a text that is too long to be stored."""
+
+
+def shortened(value: Any) -> Any:
+    """JSON without long texts, for what a store refuses. Media bytes are left out."""
+    if isinstance(value, dict):
+        return {key: shortened(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shortened(item) for item in value]
+    if not isinstance(value, str) or len(value) <= _MOST_CHARACTERS:
+        return value
+    if _DATA.fullmatch(value):
+        return ""
+    return f"{value[:_MOST_CHARACTERS]}… ({len(value) - _MOST_CHARACTERS} more characters could not be stored)"
 
 
 def stored_form(message: Message) -> Message:
@@ -159,7 +215,10 @@ def same_message(message: Message, stored: Message) -> bool:
 
 def to_text(data: Any) -> str:
     """JSON text on one line; `data` must have been through `scrub`."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):  # in what is kept byte for byte
+        return json.dumps(as_json(data), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_text(text: str) -> Any:

@@ -21,7 +21,8 @@ from rein_nb.ir import InvalidRequest, Message
 from rein_nb.ir.base import clean_text
 from rein_nb.ir.transcript import HasTranscript
 from rein_nb.llm import as_messages
-from rein_nb.store.database import SessionDeleted, StoreBusy, StoreError
+from rein_nb.store.arguments import as_flag, as_limit, as_path, as_text, as_word, named
+from rein_nb.store.database import NEXT_WRITTEN, SessionDeleted, StoreBusy, StoreError
 from rein_nb.store.forking import forks
 from rein_nb.store.history import healed, runs_of
 from rein_nb.store.records import (
@@ -43,7 +44,7 @@ from rein_nb.store.records import (
     searchable,
     to_text,
 )
-from rein_nb.store.store import SearchHit, Store, as_limit, as_text
+from rein_nb.store.store import SearchHit, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,8 +103,12 @@ class Session(HasTranscript):
     fork_order = 1
 
     def __init__(self, store: Store, id: str) -> None:
+        if not isinstance(store, Store):
+            raise TypeError(
+                f"a session is one of a Store, not of {named(store)}; Session.new() makes one in the default store"
+            )
         self.store = store
-        self.id = id
+        self.id = as_word(id, "a session's id")
         rows = self._rows()
         if not rows:
             raise KeyError(f"the store {store.path} has no session {id!r}")
@@ -123,7 +128,15 @@ class Session(HasTranscript):
 
     @classmethod
     def new(cls, title: str = "", *, store: Store | str | os.PathLike[str] | None = None) -> Session:
-        """A new session, in the default store or the one given."""
+        """A new session, in the default store or the one given.
+
+        Raises
+        ------
+        StoreError
+            When it cannot be written.
+        TypeError, ValueError
+            When the title is no text, or the store no path.
+        """
         return Store.of(store).create(title)
 
     @classmethod
@@ -134,6 +147,8 @@ class Session(HasTranscript):
         ------
         KeyError
             When there is no such session.
+        TypeError, ValueError
+            When the id is no text or empty, or the store no path.
         """
         opened = Store.of(store)
         found = opened.last() if id is None else opened.open(id)
@@ -223,11 +238,11 @@ class Session(HasTranscript):
         Raises
         ------
         ValueError
-            When `kind` is one of rein_nb's own, or empty.
+            When `kind` is one of rein_nb's own, is empty, or holds an unpaired surrogate.
         TypeError
             When `kind` is no text, or `data` no dict.
         """
-        if not as_text(kind, "a note's kind"):
+        if not as_word(kind, "a note's kind"):
             raise ValueError("a note's kind is a word of your own; it is empty")
         if not isinstance(data, dict):
             raise TypeError(f'a note\'s data is a dict, for example {{"text": "..."}}, not a {type(data).__name__}')
@@ -237,6 +252,8 @@ class Session(HasTranscript):
 
     def write(self, records: Sequence[Record], *, wait_s: float | None = None) -> list[Entry]:
         """Add records in one transaction, each behind the head or where it says. Messages move the head.
+
+        A record that is there already, as after an interrupt, is not written twice. Data is stored as `scrub` makes it.
 
         Parameters
         ----------
@@ -266,7 +283,7 @@ class Session(HasTranscript):
                 head = record.id if record.kind == MESSAGE else data["to"] if record.kind == HEAD else head
             moved = any(record.kind in (MESSAGE, HEAD) for record in records)
             stored = self._insert(entries, head, moved, wait_s)
-            shared = moved and stored != self._head and not self._shared_told
+            shared = moved and stored not in (self._head, head) and not self._shared_told
             self._head = head
         finally:
             self._lock.release()
@@ -286,12 +303,14 @@ class Session(HasTranscript):
             stored = db.execute("SELECT head FROM sessions WHERE id = ?", (self.id,)).fetchone()
             if stored is None:
                 raise self._deleted()
-            db.executemany(
-                "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
-            )
+            added = db.executemany(
+                "INSERT INTO entries (session, id, parent, kind, time, text, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (session, id) DO NOTHING",
+                rows,
+            ).rowcount
             db.execute(
-                "UPDATE sessions SET head = ?, updated_at = max(updated_at, ?), entries = entries + ? WHERE id = ?",
-                (head if moved else stored[0], time.time(), len(entries), self.id),
+                f"UPDATE sessions SET head = ?, updated_at = ?, entries = entries + ?, written = {NEXT_WRITTEN} WHERE id = ?",
+                (head if moved else stored[0], time.time(), added, self.id),
             )
         return str(stored[0]) if stored[0] is not None else None
 
@@ -325,8 +344,12 @@ class Session(HasTranscript):
         ------
         KeyError
             When there is no such message or label.
+        TypeError
+            When `at` is no place in a session, or `title` no text.
         """
         target = self._head if at is None else self._target(at)
+        if title is not None:
+            as_text(title, "a title")
         child, now = new_id(), time.time()
         with self.store.database.write() as db:
             row = db.execute("SELECT title FROM sessions WHERE id = ?", (self.id,)).fetchone()
@@ -334,7 +357,8 @@ class Session(HasTranscript):
                 raise self._deleted()
             name = f"{row[0]} (fork)".lstrip() if title is None else title
             db.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO sessions (id, created_at, updated_at, title, head, forked_from, forked_at, written) "
+                f"VALUES (?, ?, ?, ?, ?, ?, ?, {NEXT_WRITTEN})",
                 (child, now, now, scrub(name), target, self.id, target),
             )
             db.execute(_COPY, {"head": target, "session": self.id, "child": child})
@@ -365,7 +389,7 @@ class Session(HasTranscript):
         KeyError
             When there is no such message or label.
         TypeError
-            When `name` is no text.
+            When `name` is no text, or `at` no place in a session.
         """
         as_text(name, "a label")
         target = self._head if at is None else self._target(at)
@@ -393,16 +417,16 @@ class Session(HasTranscript):
             return None
         if isinstance(to, Entry):
             to = to.id
-        if isinstance(to, int):
+        if isinstance(to, int) and not isinstance(to, bool):
             if to >= 0:
                 raise KeyError(f"a number of messages to go back is negative, for example -2; got {to}")
-            path = self.path(limit=1 - to)
+            path = self.path(limit=min(1 - to, _ALL))
             if len(path) < -to:
                 raise KeyError(f"the branch has only {len(path)} messages")
             return path[0].id if len(path) > -to else None
         if not isinstance(to, str):
             raise TypeError(
-                f"a place in a session is an entry or its id, a label, a negative number, or None, not a {type(to).__name__}"
+                f"a place in a session is an entry or its id, a label, a negative number, or None, not {named(to)}"
             )
         to = clean_text(to)
         if self.store.database.read(
@@ -423,16 +447,28 @@ class Session(HasTranscript):
         return [Entry(id, parent, kind, at, data_of(self, id, data)) for id, parent, kind, at, data in rows]
 
     def entries(self, limit: int | None = 50, *, kind: str | None = None) -> list[Entry]:
-        """The newest entries of all branches, newest first; None for all."""
+        """The newest entries of all branches, newest first; None for all.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When `limit` is no whole number from 0 on, or `kind` no text.
+        """
         where, parameters = "session = ?", list[Any]((self.id,))
         if kind is not None:
             where += " AND kind = ?"
-            parameters.append(kind)
+            parameters.append(clean_text(as_text(kind, "a kind of entries")))
         parameters.append(as_limit(limit))
         return self._entries(f"SELECT {_FIELDS} FROM entries WHERE {where} ORDER BY seq DESC LIMIT ?", parameters)
 
     def path(self, limit: int | None = None) -> list[Entry]:
-        """The messages of the current branch, oldest first; with `limit`, only the newest of them."""
+        """The messages of the current branch, oldest first; with `limit`, only the newest of them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When `limit` is no whole number from 0 on.
+        """
         most = as_limit(limit)
         if self._head is None or most == 0:
             return []
@@ -511,10 +547,15 @@ class Session(HasTranscript):
         ----------
         keep_events
             Also keep every single event, deltas included.
+
+        Raises
+        ------
+        TypeError
+            When `keep_events` is neither True nor False.
         """
         from rein_nb.store.autosave import Autosave
 
-        return Autosave(self, keep_events=keep_events)
+        return Autosave(self, keep_events=as_flag(keep_events, "keep_events"))
 
     def attach(self, agent: Agent, *, keep_events: bool = False) -> Callable[[], None]:
         """Save every later run of `agent` in this session, as it goes on. Returns a function that stops saving.
@@ -527,9 +568,15 @@ class Session(HasTranscript):
         ------
         StoreError
             When the agent's past cannot be stored.
+        TypeError
+            When `agent` is none, or `keep_events` neither True nor False.
         """
+        from rein_nb.agent import Agent
         from rein_nb.store.autosave import Autosave
 
+        if not isinstance(agent, Agent):
+            raise TypeError(f"what is saved is the runs of an Agent, not {named(agent)}")
+        as_flag(keep_events, "keep_events")
         for listener in agent.listeners:
             if isinstance(listener, Autosave) and listener.saves_into(self):
                 listener.keep_events = listener.keep_events or keep_events
@@ -552,7 +599,7 @@ class Session(HasTranscript):
         """Write the whole session, all branches, as JSON Lines; `Store.import_jsonl` reads it back exactly. Returns the path."""
         from rein_nb.store.transfer import export_session
 
-        return export_session(self, Path(path).expanduser())
+        return export_session(self, Path(as_path(path, "a file to export to")).expanduser())
 
 
 def data_of(session: Session, entry_id: str, text: str) -> Any:

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rein_nb.ir.base import clean_text
-from rein_nb.store.database import Database
+from rein_nb.store.arguments import as_count, as_flag, as_limit, as_path, as_text, as_word, named
+from rein_nb.store.database import NEXT_WRITTEN, Database
 from rein_nb.store.paths import as_file, default_path
 from rein_nb.store.records import new_id, scrub
 
@@ -88,7 +89,9 @@ class Store:
     StoreError
         When the file cannot be opened, is no store, or was made by a newer version.
     ValueError
-        When `timeout_s` is no number of seconds.
+        When `timeout_s` is no number of seconds, or `path` names no file.
+    TypeError
+        When `path` is no path.
 
     Examples
     --------
@@ -105,12 +108,20 @@ class Store:
             or not 0 <= timeout_s <= _LONGEST_WAIT_S
         ):
             raise ValueError(f"timeout_s is a number of seconds, 0 to {_LONGEST_WAIT_S:,.0f}, not {timeout_s!r}")
-        self.path: Path = default_path() if path is None else as_file(path)
+        self.path: Path = default_path() if path is None else as_file(as_path(path, "a store's place"))
         self.database = Database(self.path, timeout_s=timeout_s)
 
     @classmethod
     def of(cls, store: Store | str | os.PathLike[str] | None) -> Store:
-        """A store from itself, a path, or None for the default place."""
+        """A store from itself, a path, or None for the default place.
+
+        Raises
+        ------
+        StoreError
+            When the file cannot be opened, is no store, or was made by a newer version.
+        TypeError, ValueError
+            When it is no path.
+        """
         return store if isinstance(store, Store) else cls(store)
 
     def __repr__(self) -> str:
@@ -145,9 +156,7 @@ class Store:
         from rein_nb.store.session import Session
 
         title = as_text(title, "a title")
-        session_id = as_text("" if id is None else id, "a session's id") or new_id()
-        if clean_text(session_id) != session_id:
-            raise ValueError(f"a session's id cannot hold an unpaired surrogate, as {session_id!r} does")
+        session_id = as_word("" if id is None else id, "a session's id") or new_id()
         now = time.time()
         with self.database.write() as db:
             if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone():
@@ -155,7 +164,7 @@ class Store:
                     f"the store has a session {session_id!r} already; open it with store.open({session_id!r})"
                 )
             db.execute(
-                "INSERT INTO sessions (id, created_at, updated_at, title) VALUES (?, ?, ?, ?)",
+                f"INSERT INTO sessions (id, created_at, updated_at, title, written) VALUES (?, ?, ?, ?, {NEXT_WRITTEN})",
                 (session_id, now, now, scrub(title)),
             )
         return Session(self, session_id)
@@ -169,10 +178,14 @@ class Store:
             When there is none, or several begin so.
         TypeError
             When `session_id` is neither a text nor a session.
+        ValueError
+            When it is empty.
         """
         from rein_nb.store.session import Session
 
         session_id = _as_id(session_id)
+        if not session_id:
+            raise ValueError("a session's id is empty; store.last() is the session that was written to last")
         found = self._beginning_with(session_id)
         if not found:
             raise KeyError(f"the store {self.path} has no session {session_id!r}")
@@ -195,10 +208,17 @@ class Store:
         return self.open(newest[0].id) if newest else None
 
     def sessions(self, limit: int | None = 50, offset: int = 0) -> list[SessionInfo]:
-        """The sessions, those written to last first; with None, all."""
+        """The sessions, those written to last first (an import writes, too); with None, all. The clock plays no part in the order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When `limit` or `offset` is no whole number from 0 on.
+        """
         rows = self.database.read(
-            "SELECT id, title, created_at, updated_at, entries, forked_from FROM sessions ORDER BY updated_at DESC, id LIMIT ? OFFSET ?",
-            (as_limit(limit), as_limit(offset)),
+            "SELECT id, title, created_at, updated_at, entries, forked_from FROM sessions "
+            "ORDER BY written DESC, updated_at DESC, id LIMIT ? OFFSET ?",
+            (as_limit(limit), as_count(offset, "an offset")),
         )
         return [SessionInfo(*row) for row in rows]
 
@@ -226,7 +246,9 @@ class Store:
         Raises
         ------
         TypeError
-            When `text` is no text.
+            When `text` is no text, or `limit` no whole number.
+        ValueError
+            When `limit` is negative.
         """
         text = clean_text(as_text(text, "what is searched for"))
         # Not LIKE: it ends at a NUL, and takes no long pattern.
@@ -248,40 +270,14 @@ class Store:
         """A session from a file that `Session.export_jsonl` wrote; see `rein_nb.store.transfer.import_session`."""
         from rein_nb.store.transfer import import_session
 
-        return import_session(self, Path(path).expanduser(), as_new=new_id).session
+        return import_session(
+            self, Path(as_path(path, "a file to import")).expanduser(), as_new=as_flag(new_id, "new_id")
+        ).session
 
     def frame_sources(self) -> Iterator[Any]:
         """What frames are made of: every session."""
         for info in self.sessions(limit=None):
             yield self.open(info.id)
-
-
-def as_text(value: Any, what: str) -> str:
-    """`value`, when it is a text.
-
-    Raises
-    ------
-    TypeError
-        When it is not.
-    """
-    if not isinstance(value, str):
-        raise TypeError(f"{what} is a text, not {_named(value)}")
-    return value
-
-
-def as_limit(limit: int | None) -> int:
-    """A number of rows as SQLite takes it: None, and any negative number, is no limit.
-
-    Raises
-    ------
-    TypeError
-        When it is no whole number.
-    """
-    if limit is None:
-        return -1
-    if not isinstance(limit, int):
-        raise TypeError(f"limit and offset are whole numbers (a limit of None is all), not {_named(limit)}")
-    return max(-1, min(limit, 2**62))
 
 
 def _as_id(session: Any) -> str:
@@ -290,12 +286,8 @@ def _as_id(session: Any) -> str:
     if isinstance(session, Session):
         return session.id
     if not isinstance(session, str):
-        raise TypeError(f"give a session's id, a text, or the session itself, not {_named(session)}")
+        raise TypeError(f"give a session's id, a text, or the session itself, not {named(session)}")
     return session
-
-
-def _named(value: Any) -> str:
-    return repr(value) if value is None or isinstance(value, int | float | str) else f"a {type(value).__name__}"
 
 
 def _excerpt(text: str, wanted: str, around: int = 60) -> str:

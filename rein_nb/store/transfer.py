@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rein_nb.ir import Completion, ToolCall, ToolResult
-from rein_nb.store.database import StoreError
+from rein_nb.store.database import NEXT_WRITTEN, StoreError
 from rein_nb.store.events import event_of
 from rein_nb.store.history import runs_of
 from rein_nb.store.jsonl import BrokenTail, JsonLines
@@ -139,7 +139,8 @@ def import_session(store: Store, path: Path, *, as_new: bool = False) -> Importe
             raise ValueError(f"the store has session {session_id} already; import it beside that one with new_id=True")
         created = header.get("created_at", time.time())
         db.execute(
-            "INSERT INTO sessions (id, created_at, updated_at, title, head, entries, forked_from, forked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO sessions (id, created_at, updated_at, title, head, entries, forked_from, forked_at, written) "
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, {NEXT_WRITTEN})",
             (
                 session_id, created, header.get("updated_at", created), scrub(header.get("title", "")), head, len(entries),
                 header.get("forked_from"), header.get("forked_at"),
@@ -241,8 +242,8 @@ def _wrong_data(entry: Entry, kinds: dict[str, str]) -> str:
     if kind == TOOL_RESULT:
         ToolResult.model_validate(data["result"])
     number = {TURN: "number", TOOL_RESULT: "turn"}.get(kind)
-    if number is not None and type(data[number]) is not int:
-        return f'"{number}" should be a whole number; it is {_shown(data, number)}'
+    if number is not None and (type(data[number]) is not int or abs(data[number]) >= 2**31):
+        return f'"{number}" should be a whole number below 2**31; it is {_shown(data, number)}'
     if kind in (TURN, RUN):
         for other in data.get("other_calls", ()):
             Completion.model_validate(other)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rein_nb.agent import Agent, Limits
+from rein_nb.agent import Agent, Context, Limits
 from rein_nb.agent.telemetry import instrument
-from rein_nb.ir import ProviderError, ToolCall, Usage
+from rein_nb.ir import Completion, ErrorInfo, Message, ProviderError, ToolCall, Usage
+from rein_nb.store import record, replay
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import ToolContext, tool
 
@@ -278,3 +279,137 @@ def test_without_opentelemetry_the_error_says_how_to_get_it(monkeypatch: pytest.
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"pip install 'rein-nb\[otel\]'"):
         instrument(Agent(ScriptedProvider.llm("x")))
+
+
+def facts(span: ReadableSpan) -> tuple[str, Any, Any, Any, Any]:
+    """(name, model asked, model that answered, kind of fault, purpose)."""
+    told = dict(span.attributes or {})
+    names = ("gen_ai.request.model", "gen_ai.response.model", "error.type", "rein_nb.purpose")
+    return (span.name, *(told.get(name) for name in names))  # type: ignore[return-value]
+
+
+def chats(spans: Spans) -> list[ReadableSpan]:
+    found = [span for span in spans.all if span.name.startswith("chat")]
+    return sorted(found, key=lambda span: (span.start_time or 0, span.end_time or 0))
+
+
+def failing(kind: Any, times: int = 1) -> list[Any]:
+    return [ErrorInfo.make(kind, f"it is {kind}; going on with nothing/x").to_exception()] * times
+
+
+@pytest.mark.parametrize("how", ["the agent's", "the run's", "a fork's"])
+async def test_a_fallback_is_asked_by_its_own_name_and_the_fault_keeps_its_kind(spans: Spans, how: str) -> None:
+    first = ScriptedProvider.llm(*failing("overloaded"), model="first")
+    second = ScriptedProvider.llm(*failing("authentication"), model="second")
+    third = ScriptedProvider.llm([call("c1", "add", a=1, b=2)], "done", model="third/large")
+    agent = Agent(first, tools=[add], fallback=[second, third] if how == "the agent's" else [])
+    instrument(agent, spans.provider)
+    if how == "a fork's":
+        agent = agent.fork(fallback=[second, third])
+    await agent.arun("go", **({"fallback": [second, third]} if how == "the run's" else {}))
+    assert [facts(span) for span in chats(spans)] == [
+        ("chat first", "first", "first", "overloaded", None),
+        ("chat second", "second", "second", "authentication", None),
+        ("chat third/large", "third/large", "third/large", None, None),
+        ("chat third/large", "third/large", "third/large", None, None),
+    ]
+    run = spans.named("invoke_agent")
+    assert [event.name for event in run.events] == ["rein_nb.fallback", "rein_nb.fallback"]
+    assert {parent(span) for span in chats(spans)} == {own(run)}
+    assert [span.status.status_code for span in chats(spans)] == [StatusCode.ERROR] * 2 + [StatusCode.UNSET] * 2
+    assert run.status.status_code is StatusCode.UNSET
+
+
+LONG = [Message(role=role, content=f"{role} {n} " + "word " * 400) for n in range(6) for role in ("user", "assistant")]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+async def test_a_request_that_overflowed_and_the_summary_have_spans(spans: Spans, shown: bool) -> None:
+    overflow = failing("context_overflow")[0]
+    summary = ["They spoke.", Usage(input_tokens=500, output_tokens=20)]
+    llm = ScriptedProvider.llm(["ha", overflow] if shown else overflow, summary, "fits")
+    agent = Agent(llm, messages=LONG, context="summary")
+    instrument(agent, spans.provider, content=True)
+    result = await agent.arun("and?")
+    assert result.text == "fits"
+    told = chats(spans)
+    assert len(told) == 3
+    assert {facts(span)[3:] for span in told} == {("context_overflow", None), (None, "compaction"), (None, None)}
+    (made,) = [span for span in told if facts(span)[4] == "compaction"]
+    assert dict(made.attributes or {})["gen_ai.usage.input_tokens"] == 500
+    assert "gen_ai.input.messages" not in dict(made.attributes or {})
+    assert {parent(span) for span in told} == {own(spans.named("invoke_agent"))}
+    assert all((span.start_time or 0) <= (span.end_time or 0) for span in told)
+
+
+async def test_a_summary_before_the_request_has_a_span(spans: Spans) -> None:
+    llm = ScriptedProvider.llm(["They spoke.", Usage(input_tokens=500, output_tokens=20)], "fits")
+    agent = Agent(llm, messages=LONG, context=Context("summary", max_tokens=3000))
+    instrument(agent, spans.provider)
+    await agent.arun("and?")
+    assert [facts(span)[3:] for span in chats(spans)] == [(None, "compaction"), (None, None)]
+    assert dict(chats(spans)[0].attributes or {})["gen_ai.usage.input_tokens"] == 500
+
+
+async def test_older_messages_that_are_left_out_make_no_call(spans: Spans) -> None:
+    agent = Agent(ScriptedProvider.llm("fits"), messages=LONG, context=Context("drop", max_tokens=3000))
+    instrument(agent, spans.provider)
+    await agent.arun("and?")
+    assert [facts(span)[3:] for span in chats(spans)] == [(None, None)]
+    assert [event.name for event in spans.named("invoke_agent").events] == ["rein_nb.compaction"]
+
+
+async def test_a_call_that_could_not_be_read_is_asked_again_in_a_span_of_its_own(spans: Spans) -> None:
+    unreadable = Completion(
+        message=Message(role="assistant", parts=[]),
+        native_finish_reason="MALFORMED_FUNCTION_CALL",
+        finish_reason="other",
+    )
+    agent = Agent(ScriptedProvider.llm(unreadable, "read"), tools=[add])
+    instrument(agent, spans.provider)
+    assert (await agent.arun("go")).text == "read"
+    first, second = chats(spans)
+    assert (first.end_time or 0) <= (second.start_time or 0)
+
+
+async def test_a_request_that_a_hook_broke_ends_with_the_hooks_fault(spans: Spans) -> None:
+    def breaks(request: Any) -> None:
+        raise LookupError("no")
+
+    agent = Agent(ScriptedProvider.llm("x"), before_request=breaks)
+    instrument(agent, spans.provider)
+    with pytest.raises(Exception, match="no"):
+        await agent.arun("go")
+    assert [facts(span)[1:4] for span in chats(spans)] == [("scripted", None, "other")]
+
+
+async def test_spans_of_a_fallback_that_is_played_back(spans: Spans, tmp_path: Any) -> None:
+    def made() -> Agent:
+        spare = ScriptedProvider.llm("spare answers", model="spare")
+        return Agent(ScriptedProvider.llm(*failing("server_error"), model="first"), fallback=[spare])
+
+    with record(tmp_path / "r.jsonl"):
+        await made().arun("go")
+    agent = made()
+    instrument(agent, spans.provider)
+    with replay(tmp_path / "r.jsonl"):
+        await agent.arun("go")
+    assert sorted(facts(span)[:4] for span in chats(spans)) == [
+        ("chat first", "first", "first", "server_error"),
+        ("chat spare", "spare", "spare", None),
+    ]
+
+
+async def test_values_that_are_no_json_end_no_recording(spans: Spans) -> None:
+    def odd(n: Any) -> str:
+        return "half \ud800"
+
+    llm = ScriptedProvider.llm([call("c1", "odd", n=1)], "end")
+    agent = Agent(llm, tools=[odd], before_tool_call=lambda call, ctx: {"n": 10**5000})
+    instrument(agent, spans.provider, content=True)
+    await agent.arun("go \ud800")
+    told = dict(spans.named("execute_tool odd").attributes or {})
+    assert told["gen_ai.tool.call.arguments"] == '"(dict that is no JSON: ValueError)"'
+    assert told["gen_ai.tool.call.result"] == "half \ufffd"
+    assert spans.named("invoke_agent")
+    spans.text().encode()

@@ -191,14 +191,14 @@ def test_C108_processes_that_create_the_file_and_sessions_at_once_lose_none(tmp_
     children = [start(CREATOR, path, name) for name in "ab"]
     while any(child.poll() is None for child in children):
         if path.exists():
-            listed = Store(path).sessions(limit=-1)
+            listed = Store(path).sessions(limit=None)
             assert all(info.title[0] in "ab" for info in listed)
         time.sleep(0.05)
     assert [child.returncode for child in children] == [0, 0]
     for child in children:
         assert child.stdout is not None
         child.stdout.close()
-    titles = {info.title for info in Store(path).sessions(limit=-1)}
+    titles = {info.title for info in Store(path).sessions(limit=None)}
     assert titles == {f"{name}{n}" for name in "ab" for n in range(60)}
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rein_nb.ir import ErrorInfo, ProviderError
-from rein_nb.store import record, replay
+from rein_nb.ir import ErrorInfo, Message, ProviderError, ToolCall, ToolResult
+from rein_nb.store import JsonLines, record, replay
 from rein_nb.testing import ScriptedProvider
 
 L = ScriptedProvider.llm
@@ -135,3 +139,125 @@ def test_a_providers_error_with_half_a_character_is_recorded(tmp_path: Path) -> 
 def test_a_speed_that_is_none_is_named(tmp_path: Path, speed: object) -> None:
     with pytest.raises(ValueError, match="speed must be a positive number"):
         replay(tmp_path / "r.jsonl", speed=speed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["\n", "\r\n \n", "\ufeff\n"])
+def test_a_file_of_empty_lines_gets_a_header(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(text)
+    for answer in ("a", "b"):
+        with record(path):
+            L(answer).chat(answer)
+    assert answers(path) == ["a", "b"]
+    assert path.read_text().count("rein_nb.recording") == 1
+
+
+def test_two_that_begin_one_file_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    header = '{"format":"rein_nb.recording","version":1,"created_at":5.0}\n'
+    with record(path):
+        L("a").chat("1")
+    path.write_text(header + path.read_text())
+    assert answers(path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [RuntimeError("no"), ValueError("line 3: not a JSON record"), TypeError("x"), MemoryError(), OSError("io")]
+)
+def test_no_fault_of_writing_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception) -> None:
+    path = tmp_path / "r.jsonl"
+    real = JsonLines.extend
+
+    def fail(self: JsonLines, records: object) -> None:
+        raise wrong
+
+    with record(path):
+        monkeypatch.setattr(JsonLines, "extend", fail)
+        with pytest.warns(RuntimeWarning, match="an answer could not be added to the recording"):
+            assert L("a").chat("1").text == "a"
+        assert L("b").chat("2").text == "b", "told once"
+        monkeypatch.setattr(JsonLines, "extend", real)
+        assert L("c").chat("3").text == "c"
+    assert answers(path) == ["c"]
+
+
+def test_a_file_that_is_damaged_while_it_is_recorded_costs_the_exchange_alone(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+    recording = record(path)
+    path.write_bytes(b"damaged\n" * 3)
+    with recording, pytest.warns(RuntimeWarning, match=r"could not be added .*line 1: not a JSON record"):
+        assert L("b").chat("2").text == "b"
+
+
+def test_values_of_any_kind_are_asked_about_while_it_is_recorded(tmp_path: Path) -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    deep: object = "bottom"
+    for _ in range(400):
+        deep = [deep]
+    call = ToolCall(id="c", name="look", arguments={"at": deep, "n": 10**5000})
+    result = ToolResult(tool_call_id="c", content="ok", details={"x": Mute(), "n": 10**5000})
+    asked = ["go", Message(role="assistant", tool_calls=[call]), Message(role="tool", parts=[result])]
+    for _ in range(2):
+        with record(tmp_path / "r.jsonl", mode="auto"):
+            assert L("a").chat(asked).text == "a"
+    assert len(replay(tmp_path / "r.jsonl").exchanges) == 1
+
+
+def test_a_time_that_is_none_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+    lines = path.read_text().splitlines()
+    for time in ("NaN", "-1", "1e300", '"x"'):
+        path.write_text(f'{{"format":"rein_nb.recording","version":1,"created_at":{time}}}\n{lines[1]}\n')
+        assert replay(path).created_at == 946684800.0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_recording_that_is_removed_meanwhile_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+        path.unlink()
+        L("b").chat("2")
+        path.write_text(path.read_text())
+        L("c").chat("3")
+        path.rename(tmp_path / "moved.jsonl")
+        L("d").chat("4")
+    assert answers(tmp_path / "moved.jsonl") == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: x["request"].pop("dialect"), "KeyError: 'dialect'"),
+        (lambda x: x["request"].update(provider=5), "provider and dialect are texts"),
+        (lambda x: x["request"].update(body=[]), "body is a JSON object"),
+        (lambda x: x.update(lane=5), "its lane a text"),
+        (lambda x: x.update(seconds=None), "a number of seconds from 0 on, not None"),
+        (lambda x: x.update(seconds=float("nan")), "a number of seconds from 0 on, not nan"),
+        (lambda x: x["events"][0].__setitem__(0, 10**400), "a number of seconds from 0 on, not 1000"),
+        (lambda x: x["events"][0].__setitem__(1, 5), "an event's name is a text, not 5"),
+        (lambda x: x["events"][0].__setitem__(2, 5), "TypeError"),
+        (lambda x: x["events"][0].__setitem__(2, ["x"]), "unknown delta 'x'"),
+        (lambda x: x["events"].append([0.1]), "ValueError"),
+        (lambda x: x.update(error={"kind": "none"}), "ValidationError"),
+    ],
+)
+def test_an_exchange_that_was_damaged_is_named_when_the_file_is_opened(
+    tmp_path: Path, change: Callable[[Any], object], said: str
+) -> None:
+    path = tmp_path / "r.jsonl"
+    with record(path):
+        L("a").chat("1")
+    header, line = path.read_text().splitlines()
+    exchange = json.loads(line)
+    change(exchange)
+    path.write_text(f"{header}\n{json.dumps(exchange)}\n")
+    with pytest.raises(ValueError, match=f"line 2: no recorded exchange: .*{said}"):
+        replay(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -272,7 +273,9 @@ def test_migrations_run_once_in_order_and_a_newer_file_is_refused(tmp_path: Path
         database = Database(path, migrations=newer)
         assert database.read("SELECT title, colour FROM sessions") == [("old", "blue")]
         database.close()
-    with pytest.raises(StoreError, match=r"schema version 3.*knows versions up to 1.*upgrade"):
+    with pytest.raises(
+        StoreError, match=rf"schema version {len(newer)}.*knows versions up to {len(MIGRATIONS)}.*upgrade"
+    ):
         Store(path)
 
     def broken(connection: sqlite3.Connection) -> None:
@@ -338,3 +341,23 @@ def test_a_fork_counts_the_entries_it_took_over(tmp_path: Path) -> None:
     session = Session.new(store=tmp_path / "store.db")
     session.extend([Message(role="user", content="a"), Message(role="assistant", content="b")])
     assert session.fork().entry_count == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_takes_no_records_without_a_word(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "s.sqlite3"
+    store = Store(path)
+    session = store.create(id="k")
+    session.append("kept")
+    for file in tmp_path.iterdir():
+        file.unlink()
+    if how == "replaced":
+        path.write_bytes(b"")
+    with pytest.raises(StoreError, match="its file was removed, or another one put in its place, while it was open"):
+        session.append("lost")
+    store.close()
+    with pytest.raises(StoreError, match="was deleted from the store"):
+        session.append("lost")
+    store.create("new")
+    assert [info.title for info in Store(path).sessions()] == ["new"]

@@ -163,6 +163,7 @@ def own(kind: str, data: Any, **more: Any) -> dict[str, Any]:
         ([HEADER, message("1", None), own("turn", {"run_id": "r", "completion": {}})], "line 3: .*kind 'turn': it has no 'number'"),
         ([HEADER, message("1", None), own("turn", {"run_id": "r", "number": 1})], "line 3: .*kind 'turn': it has no 'completion'"),
         ([HEADER, message("1", None), own("turn", {"number": "1", "completion": {}})], 'line 3: .*"number" should be a whole number'),
+        ([HEADER, message("1", None), own("turn", {"number": 10**40, "completion": {}})], 'line 3: .*"number" should be a whole number below'),
         ([HEADER, message("1", None), own("run", {"run_id": ["r"]})], 'line 3: .*"run_id" should be a text'),
         ([HEADER, message("1", None), own("run", {"run_id": "r", "turns": [{}]})], "line 3: .*it has no 'number'"),
         ([HEADER, message("1", None), own("label", {"label": 5, "entry": "1"})], 'line 3: .*"label" should be a text; it is 5'),

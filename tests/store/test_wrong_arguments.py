@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from rein_nb.agent import Agent
 from rein_nb.ir import InvalidRequest, Message
-from rein_nb.store import Session, Store, StoreError
+from rein_nb.store import JsonLines, Session, Store, StoreError, record, replay
+from rein_nb.testing import ScriptedProvider
 
 
 @pytest.fixture
@@ -34,19 +36,54 @@ WRONG: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda s: s.label(None), TypeError, "a label is a text, not None"),
     (lambda s: s.label(5), TypeError, "a label is a text, not 5"),
     (lambda s: s.rewind(s), TypeError, "an entry or its id, a label, a negative number, or None, not a Session"),
-    (lambda s: s.rewind(1.5), TypeError, "a negative number, or None, not a float"),
+    (lambda s: s.rewind(1.5), TypeError, "a negative number, or None, not 1.5"),
     (lambda s: s.rewind("\ud800"), KeyError, "no message and no label"),
     (lambda s: setattr(s, "title", None), TypeError, "a title is a text, not None"),
     (lambda s: s.note(None, {}), TypeError, "a note's kind is a text, not None"),
     (lambda s: s.note("", {}), ValueError, "it is empty"),
     (lambda s: s.note("w", None), TypeError, "a note's data is a dict, .* not a NoneType"),
     (lambda s: s.note("w", "text"), TypeError, "a note's data is a dict, .* not a str"),
-    (lambda s: s.path(limit="x"), TypeError, "whole numbers .* not 'x'"),
-    (lambda s: s.entries(1.5), TypeError, "whole numbers .* not 1.5"),
+    (lambda s: s.path(limit="x"), TypeError, "a whole number from 0 on, or None for all, not 'x'"),
+    (lambda s: s.entries(1.5), TypeError, "a whole number from 0 on, or None for all, not 1.5"),
     (lambda s: s.search(None), TypeError, "what is searched for is a text, not None"),
     (lambda s: s.store.search(b"x"), TypeError, "what is searched for is a text, not a bytes"),
-    (lambda s: s.store.search("x", limit="y"), TypeError, "whole numbers"),
-    (lambda s: s.store.sessions(limit="y"), TypeError, "whole numbers"),
+    (lambda s: s.store.search("x", limit="y"), TypeError, "a whole number from 0 on"),
+    (lambda s: s.store.sessions(limit="y"), TypeError, "a whole number from 0 on"),
+    (lambda s: s.store.sessions(limit=-1), ValueError, "a limit is a whole number from 0 on, or None for all, not -1"),
+    (lambda s: s.store.sessions(offset=-1), ValueError, "an offset is a whole number from 0 on, not -1"),
+    (lambda s: s.store.sessions(offset=None), TypeError, "an offset is a whole number from 0 on, not None"),
+    (lambda s: s.store.search("x", limit=True), TypeError, "not True"),
+    (lambda s: s.path(-1), ValueError, "or None for all, not -1"),
+    (lambda s: s.entries(float("nan")), TypeError, "or None for all, not nan"),
+    (lambda s: s.entries(-(10**5000)), ValueError, "not so large a number"),
+    (lambda s: s.entries(kind=["w"]), TypeError, "a kind of entries is a text, not a list"),
+    (lambda s: s.fork(title=5), TypeError, "a title is a text, not 5"),
+    (lambda s: s.fork(True), TypeError, "a place in a session is .* not True"),
+    (lambda s: s.rewind(-(10**30)), KeyError, "the branch has only 1 messages"),
+    (lambda s: s.label("x", []), TypeError, "a place in a session is .* not a list"),
+    (lambda s: s.note("\ud800", {}), ValueError, "a note's kind cannot hold an unpaired surrogate"),
+    (lambda s: s.attach(5), TypeError, "the runs of an Agent, not 5"),
+    (lambda s: s.attach(Agent), TypeError, "the runs of an Agent, not the class Agent"),
+    (lambda s: s.attach(Agent(ScriptedProvider.llm("x")), keep_events="no"), TypeError, "keep_events is True or False"),
+    (lambda s: s.listener(keep_events=None), TypeError, "keep_events is True or False, not None"),
+    (lambda s: s.export_jsonl(5), TypeError, "a file to export to is a path, .* not 5"),
+    (lambda s: s.export_jsonl("a\0b"), ValueError, "names no file"),
+    (lambda s: s.store.import_jsonl(None), TypeError, "a file to import is a path, .* not None"),
+    (lambda s: s.store.import_jsonl("x.jsonl", new_id="mine"), TypeError, "new_id is True or False, not 'mine'"),
+    (lambda s: s.store.open(""), ValueError, "a session's id is empty"),
+    (lambda s: Session(s.store.path, s.id), TypeError, "a session is one of a Store, not of a PosixPath|WindowsPath"),
+    (lambda s: Session(s.store, None), TypeError, "a session's id is a text, not None"),
+    (lambda s: Session.resume(5, store=s.store), TypeError, "a session's id, a text, or the session itself, not 5"),
+    (lambda s: Session.resume(store=5), TypeError, "a store's place is a path, .* not 5"),
+    (lambda s: Session.new(5, store=s.store), TypeError, "a title is a text, not 5"),
+    (lambda s: Store(b"x"), TypeError, "a store's place is a path, .* not a bytes"),
+    (lambda s: Store(""), ValueError, "'' names no file"),
+    (lambda s: JsonLines(None), TypeError, "is a path, .* not None"),
+    (lambda s: record(5), TypeError, "a recording is a path, .* not 5"),
+    (lambda s: record("x", mode="replay"), ValueError, "takes mode='record' or 'auto', not 'replay'"),
+    (lambda s: replay("x", mode="record"), ValueError, "takes mode='replay' or 'auto', not 'record'"),
+    (lambda s: replay("x", speed=float("inf")), ValueError, "speed must be a positive number"),
+    (lambda s: record("x", only=[]), ValueError, "only= names nobody"),
     (lambda s: s.store.create(None), TypeError, "a title is a text, not None"),
     (lambda s: s.store.create(id=7), TypeError, "a session's id is a text, not 7"),
     (lambda s: s.store.create(id="\ud800"), ValueError, "cannot hold an unpaired surrogate"),
@@ -101,9 +138,9 @@ def test_no_limit_is_all_and_none_is_none(store: Store, session: Session) -> Non
     session.extend([f"one {n}" for n in range(60)])
     for n in range(60):
         store.create(f"s{n}")
-    assert len(store.sessions(limit=None)) == len(store.sessions(limit=-1)) == 61
+    assert len(store.sessions(limit=None)) == 61
     assert len(session.search("one", limit=None)) == len(store.search("one", limit=None)) == 61
-    assert len(session.path(limit=None)) == len(session.path(limit=-1)) == len(session.entries(None)) == 61
+    assert len(session.path(limit=None)) == len(session.entries(None)) == 61
     assert [len(session.path(limit=n)) for n in (0, 1, 2, 100)] == [0, 1, 2, 61]
     assert store.sessions(limit=0) == session.entries(0) == session.search("one", limit=0) == []
 
