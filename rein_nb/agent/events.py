@@ -1,6 +1,6 @@
 """What an agent run tells its listeners, in order: view, store and frames only listen.
 
-``AgentStart (TurnStart MessageStart MessageUpdate* MessageEnd [Retry] (ApprovalRequested | ToolExecutionStart ToolExecutionUpdate*
+``AgentStart (TurnStart (ModelCallStart [Retry] MessageStart MessageUpdate* ModelCallEnd MessageEnd)* (ApprovalRequested | ToolExecutionStart ToolExecutionUpdate*
 ToolExecutionEnd)* TurnEnd)* AgentEnd``. Every run ends with exactly one `AgentEnd`, whatever happens.
 """
 
@@ -89,6 +89,45 @@ class TurnStart(Event):
 
     type: ClassVar[str] = "turn_start"
     model: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelCallStart(Event):
+    """A model is asked: for the turn's answer, or for a summary of older messages. What it is sent is not in `to_dict`.
+
+    Attributes
+    ----------
+    model, provider
+        Who is asked.
+    purpose
+        ``answer`` or ``summary``.
+    messages, options
+        What is sent, as hooks left it.
+    """
+
+    type: ClassVar[str] = "model_call_start"
+    model: str
+    provider: str = ""
+    purpose: Literal["answer", "summary"] = "answer"
+    messages: list[Message] = field(default_factory=list, repr=False, metadata={"private": True})
+    options: dict[str, Any] = field(default_factory=dict, repr=False, metadata={"private": True})
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelCallEnd(Event):
+    """The model answered, or failed. Calls of a turn are never open at the same time. The completion is in `MessageEnd` and `TurnEnd`, and not in `to_dict`.
+
+    Attributes
+    ----------
+    purpose
+        As of its start.
+    completion
+        What came of it; None when it ended in an exception.
+    """
+
+    type: ClassVar[str] = "model_call_end"
+    purpose: Literal["answer", "summary"] = "answer"
+    completion: Completion | None = field(default=None, repr=False, metadata={"private": True})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,7 +293,7 @@ class AgentEnd(Event):
 
 
 AgentEvent: TypeAlias = (
-    AgentStart | TurnStart | MessageStart | MessageUpdate | MessageEnd | Retry | ApprovalRequested | ToolExecutionStart
+    AgentStart | TurnStart | ModelCallStart | ModelCallEnd | MessageStart | MessageUpdate | MessageEnd | Retry | ApprovalRequested | ToolExecutionStart
     | ToolExecutionUpdate | ToolExecutionEnd | Notice | TurnEnd | AgentEnd
 )  # fmt: skip
 """Any of the events above."""
@@ -268,6 +307,8 @@ __all__ = [
     "MessageEnd",
     "MessageStart",
     "MessageUpdate",
+    "ModelCallEnd",
+    "ModelCallStart",
     "Notice",
     "Retry",
     "ToolExecutionEnd",

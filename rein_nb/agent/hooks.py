@@ -86,9 +86,9 @@ async def before_tool_call(
             )
         flag = as_flag(answer)
         if answer is None or flag:
-            answer = shown.arguments if shown.arguments != call.arguments else None
-            if answer is None:
+            if _same(shown.arguments, call.arguments):
                 continue
+            answer = shown.arguments
         if flag is False:
             return call, outcomes.denied(call, f"refused by {hook_name(hook)}")
         if isinstance(answer, Deny):
@@ -148,6 +148,13 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
         if copy == original:
             request.messages[index] = original
     return request
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # an earlier hook's values: arrays, what holds itself
+        return False
 
 
 def _check_request(request: ModelRequest) -> None:

@@ -15,21 +15,21 @@ from rein_nb.agent.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
-    MessageEnd,
-    MessageStart,
+    ModelCallEnd,
+    ModelCallStart,
     Notice,
     Retry,
     ToolExecutionEnd,
     ToolExecutionStart,
-    TurnEnd,
-    TurnStart,
 )
-from rein_nb.agent.telemetry_calls import Open, OpenCall, ended_at, overflowed, told_apart
 from rein_nb.agent.telemetry_content import json_text, message_json, system_json
-from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall, Usage, redact
+from rein_nb.ir import Completion, ErrorInfo, ToolCall, Usage, redact
 from rein_nb.ir.base import clean_text
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
     from rein_nb.agent.agent import Agent
@@ -85,19 +85,21 @@ def instrument(
 
 
 @dataclass(slots=True)
+class _Open:
+    """A span that is open and current."""
+
+    span: Span
+    token: Token[Context]
+
+
+@dataclass(slots=True)
 class _Run:
     """What is open in one run."""
 
-    agent: Open
-    provider: str
-    model: str
+    agent: _Open
     system: str | None
-    messages: list[Message] = field(default_factory=list)
-    chat: OpenCall | None = None
-    calls: list[OpenCall] = field(default_factory=list)
-    told: set[int] = field(default_factory=set)
-    again: bool = False
-    tools: dict[int, Open] = field(default_factory=dict)
+    chat: _Open | None = None
+    tools: dict[int, _Open] = field(default_factory=dict)
     finish_reasons: list[str] = field(default_factory=list)
 
 
@@ -124,56 +126,37 @@ class SpanListener:
         run = self._runs.get(event.run_id)
         if run is None:
             return
-        if isinstance(event, TurnStart):
-            run.model = event.model
-            run.again = False
-            run.told.clear()
-            run.calls.clear()
-            self._start_chat(run, event.time)
-        elif isinstance(event, MessageStart) and event.message.role == "assistant":
-            # A call that is made again within a turn begins without a `TurnStart`.
-            if run.chat is None:
-                self._start_chat(run, event.time)
-            if run.chat is not None:
-                run.chat.answering = True
-        elif isinstance(event, MessageEnd):
-            self._end_message(run, event)
+        if isinstance(event, ModelCallStart):
+            self._start_chat(run, event)
+        elif isinstance(event, ModelCallEnd):
+            self._end_chat(run, event)
         elif isinstance(event, Retry) and run.chat is not None:
             kind = event.error.kind if event.error is not None else "_OTHER"
             run.chat.span.add_event(
                 "rein_nb.retry", {"attempt": event.attempt, "wait_s": event.wait_s, "error.type": kind}
             )
         elif isinstance(event, Notice):
-            self._notice(run, event)
+            run.agent.span.add_event(f"rein_nb.{event.kind}", {"message": str(redact(event.message))})
         elif isinstance(event, ToolExecutionStart):
             self._start_tool(run, event)
         elif isinstance(event, ToolExecutionEnd):
             self._end_tool(run, event)
-        elif isinstance(event, TurnEnd):
-            self._end_turn(run, event)
         elif isinstance(event, AgentEnd):
             self._end_run(run, event)
 
     # -- opening and closing ----------------------------------------------------------------------
 
-    def _open(self, name: str, kind: str, attributes: Mapping[str, Any], at: float) -> Open:
+    def _open(self, name: str, kind: str, attributes: Mapping[str, Any], at: float) -> _Open:
         span = self._tracer.start_span(
             name, kind=self._trace.SpanKind[kind], attributes=dict(attributes), start_time=_ns(at)
         )
-        return Open(span, self._context.attach(self._trace.set_span_in_context(span)))
+        return _Open(span, self._context.attach(self._trace.set_span_in_context(span)))
 
-    def _close(self, opened: Open, at: float, error: str | None = None, message: str | None = None) -> None:
-        self._end(opened.span, at, error, message)
-        self._leave(opened)
-
-    def _end(self, span: Span, at: float, error: str | None = None, message: str | None = None) -> None:
+    def _close(self, opened: _Open, at: float, error: str | None = None, message: str | None = None) -> None:
         if error is not None:
-            span.set_attribute("error.type", error)
-            span.set_status(self._trace.StatusCode.ERROR, str(redact(message or error)))
-        span.end(_ns(at))
-
-    def _leave(self, opened: Open) -> None:
-        """The span is current no more."""
+            opened.span.set_attribute("error.type", error)
+            opened.span.set_status(self._trace.StatusCode.ERROR, str(redact(message or error)))
+        opened.span.end(_ns(at))
         try:
             opened.token.var.reset(opened.token)
         except ValueError:  # ended in another task than it began in: that task's context ended with it
@@ -191,7 +174,7 @@ class SpanListener:
         if label:
             attributes["gen_ai.agent.name"] = label
         opened = self._open(f"invoke_agent {label}".strip(), "INTERNAL", attributes, event.time)
-        run = _Run(opened, provider, event.model, event.system, list(event.messages))
+        run = _Run(opened, event.system)
         self._runs[event.run_id] = run
         if self._content:
             self._set_system(opened.span, run)
@@ -199,9 +182,6 @@ class SpanListener:
 
     def _end_run(self, run: _Run, event: AgentEnd) -> None:
         del self._runs[event.run_id]
-        for call in run.calls:
-            if call.ended is not None and not call.told:
-                self._end(call.span, event.time, "cancelled", "the run ended first")
         for opened in [*run.tools.values(), *([run.chat] if run.chat is not None else [])]:
             self._close(opened, event.time, "cancelled", "the run ended first")
         result = event.result
@@ -223,102 +203,38 @@ class SpanListener:
         else:
             self._close(run.agent, event.time, result.stop_reason)
 
-    def _notice(self, run: _Run, event: Notice) -> None:
-        run.again = event.kind == "retry"
-        if event.kind in ("fallback", "compaction"):
-            self._set_aside(run, event)
-            self._start_chat(run, event.time)
-        run.agent.span.add_event(f"rein_nb.{event.kind}", {"message": str(redact(event.message))})
-
     # -- a model call -----------------------------------------------------------------------------
 
-    def _start_chat(self, run: _Run, at: float) -> None:
-        options = self._agent._setup.options
-        attributes = _of_a_call(run.provider, run.model)
+    def _start_chat(self, run: _Run, event: ModelCallStart) -> None:
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat", "gen_ai.provider.name": _PROVIDERS.get(event.provider, event.provider),
+            "gen_ai.request.model": event.model, "gen_ai.request.stream": True,
+        }  # fmt: skip
+        if event.purpose != "answer":
+            attributes["rein_nb.purpose"] = event.purpose
         for name, attribute in _OPTIONS.items():
-            value = options.get(name)
+            value = event.options.get(name)
             if value is not None:
                 attributes[attribute] = [value] if name == "stop" and isinstance(value, str) else value
-        opened = self._open(f"chat {run.model}", "CLIENT", attributes, at)
-        run.chat = OpenCall(opened.span, opened.token, at, run.model, list(run.messages))
-        run.calls.append(run.chat)
+        run.chat = self._open(f"chat {event.model}", "CLIENT", attributes, event.time)
+        if self._content:
+            self._set_system(run.chat.span, run)
+            sent = [message_json(m) for m in event.messages if m.role != "system"]
+            run.chat.span.set_attribute("gen_ai.input.messages", json_text(sent))
 
-    def _set_aside(self, run: _Run, event: Notice) -> None:
-        """What was asked is asked again, of another model or shortened: its span waits for what became of it."""
-        if run.chat is not None:
-            run.chat.ended = event.time
-            run.chat.compaction = event.kind == "compaction"
-            self._leave(run.chat)
-            run.chat = None
-        if event.kind == "fallback":
-            # The event has it in words alone; a run's own fallback models and a fork's are not the agent's.
-            provider, _, model = event.message.rpartition("; going on with ")[2].partition("/")
-            if model:
-                run.provider, run.model = _PROVIDERS.get(provider, provider), model
-
-    def _end_message(self, run: _Run, event: MessageEnd) -> None:
+    def _end_chat(self, run: _Run, event: ModelCallEnd) -> None:
+        opened, run.chat = run.chat, None
+        if opened is None:  # the recording began after it did
+            return
         completion = event.completion
         if completion is None:
-            run.messages.append(event.message)
+            self._close(opened, event.time, "_OTHER", "it ended in an exception")
             return
-        run.told.add(id(completion))
-        run.finish_reasons.append(completion.finish_reason)
-        before = run.calls[-2] if len(run.calls) > 1 else None
-        if run.chat is not None and not run.chat.answering and before is not None and before.compaction:
-            # The answer that had begun before it was found to overflow; the next request is going on.
-            self._end_chat(run, before, completion, ended_at(completion, event.time))
-            return
-        if run.chat is None:
-            self._start_chat(run, event.time)
-        opened, run.chat = run.chat, None
-        assert opened is not None
-        if event.message.parts:
-            run.messages.append(event.message)
-        self._leave(opened)
-        self._end_chat(run, opened, completion, event.time)
-        if run.again:
-            run.again = False
-            self._start_chat(run, event.time)
-
-    def _end_turn(self, run: _Run, event: TurnEnd) -> None:
-        """Tell of the calls that no event told of, and end what is open still."""
-        rest = [completion for completion in event.other_calls if id(completion) not in run.told]
-        for call, own, completion in told_apart(run.calls, rest):
-            opened = call if own else self._afterwards(run, call, completion)
-            if not own or (call.compaction and not overflowed(completion)):
-                # The summary of an older part; what was sent for it, no event tells.
-                opened.span.set_attribute("rein_nb.purpose", "compaction")
-                opened.messages = []
-            self._end_chat(run, opened, completion, ended_at(completion, call.ended or event.time))
-        if run.chat is not None:
-            opened, run.chat = run.chat, None
-            self._leave(opened)
-            self._end_chat(run, opened, event.completion, event.time)
-        # One that was told nothing was open while the transcript was shortened, and nobody was asked.
-        run.calls.clear()
-
-    def _afterwards(self, run: _Run, during: OpenCall, completion: Completion) -> OpenCall:
-        """A span of a call that is over."""
-        started = completion.timing.started_at
-        at = during.begun if started is None else started
-        span = self._tracer.start_span(
-            f"chat {during.model}",
-            context=self._trace.set_span_in_context(run.agent.span),
-            kind=self._trace.SpanKind.CLIENT,
-            attributes=_of_a_call(run.provider, during.model),
-            start_time=_ns(at),
-        )
-        return OpenCall(span, during.token, at, during.model)
-
-    def _end_chat(self, run: _Run, call: OpenCall, completion: Completion, at: float) -> None:
-        """End the span of a call with what came of it."""
-        call.told = True
-        if self._content and call.messages:
-            self._set_system(call.span, run)
-            call.span.set_attribute("gen_ai.input.messages", json_text([message_json(m) for m in call.messages]))
-        self._set_response(call.span, run, completion)
+        if event.purpose == "answer":
+            run.finish_reasons.append(completion.finish_reason)
+        self._set_response(opened.span, run, completion)
         error = completion.error
-        self._end(call.span, at, error.kind if error else None, error.message if error else None)
+        self._close(opened, event.time, error.kind if error else None, error.message if error else None)
 
     def _set_response(self, span: Span, run: _Run, completion: Completion) -> None:
         span.set_attribute("gen_ai.response.finish_reasons", [completion.finish_reason])
@@ -377,13 +293,6 @@ class SpanListener:
     def _set_system(self, span: Span, run: _Run) -> None:
         if run.system:
             span.set_attribute("gen_ai.system_instructions", json_text(system_json(run.system)))
-
-
-def _of_a_call(provider: str, model: str) -> dict[str, Any]:
-    return {
-        "gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model,
-        "gen_ai.request.stream": True,
-    }  # fmt: skip
 
 
 def _set_usage(span: Span, usage: Usage) -> None:

@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator
 from rein_nb.agent import hooks
 from rein_nb.agent.asking import Stopped, stoppable
 from rein_nb.agent.context import SUMMARY_PROMPT, Compaction, compact
-from rein_nb.agent.events import MessageEnd, MessageStart, MessageUpdate, Notice, Retry
+from rein_nb.agent.events import (
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelCallEnd,
+    ModelCallStart,
+    Notice,
+    Retry,
+)
 from rein_nb.agent.healing import marked_interrupted, with_ids
 from rein_nb.agent.output import OutputSpec, has_native_output
 from rein_nb.agent.state import GOING_DOWN, RunState
@@ -195,19 +203,25 @@ async def _request(run: RunState) -> hooks.ModelRequest:
 
 async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completion, bool]:
     """(the completion, whether `MessageStart` was emitted)."""
-    events: AsyncIterator[StreamEvent] = run.llm.astream_events(
-        request.messages,
-        tools=request.tools or None,
-        tool_choice=request.tool_choice,
-        output_format=request.output_format,
-        signal=run.token,
-        **request.options,
-    )
+    if run.listening:
+        run.emit(
+            ModelCallStart(
+                model=run.llm.model, provider=run.llm.provider, messages=request.messages, options=request.options
+            )
+        )
     shown = False
     completion: Completion | None = None
     last: StreamEvent | None = None
-    # Read to the very end: a generator that is left before it would be closed by a task of its own.
     try:
+        events: AsyncIterator[StreamEvent] = run.llm.astream_events(
+            request.messages,
+            tools=request.tools or None,
+            tool_choice=request.tool_choice,
+            output_format=request.output_format,
+            signal=run.token,
+            **request.options,
+        )
+        # Read to the very end: a generator that is left before it would be closed by a task of its own.
         async for event in events:
             last = event
             if type(event) in _FRAME:
@@ -234,6 +248,8 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
     if completion is None:
         raise RuntimeError("the model call ended without a terminal event")
     run.clock.settle(completion.timing.total_s)
+    if run.listening:
+        run.emit(ModelCallEnd(completion=completion))
     return completion, shown
 
 
@@ -327,14 +343,21 @@ async def _summary(run: RunState, older: list[Message], needed: bool) -> str | N
 
 async def _summary_by(llm: LLM, run: RunState, older: list[Message]) -> Completion | None:
     messages = [*older, Message(role="user", content=SUMMARY_PROMPT)]
+    options = run.setup.options
+    run.emit(
+        ModelCallStart(model=llm.model, provider=llm.provider, purpose="summary", messages=messages, options=options)
+    )
     completion: Completion | None = None
-    async for event in llm.astream_events(messages, signal=run.token, **run.setup.options):
-        if isinstance(event, StreamDone | StreamError):
-            completion = event.completion
-    if completion is not None:
-        run.add_usage(completion.usage)
-        run.other_calls.append(completion)
-        run.clock.settle(completion.timing.total_s)
+    try:
+        async for event in llm.astream_events(messages, signal=run.token, **options):
+            if isinstance(event, StreamDone | StreamError):
+                completion = event.completion
+    finally:
+        if completion is not None:
+            run.add_usage(completion.usage)
+            run.other_calls.append(completion)
+            run.clock.settle(completion.timing.total_s)
+        run.emit(ModelCallEnd(purpose="summary", completion=completion))
     return completion
 
 

@@ -121,12 +121,16 @@ def own_copy(value: Any) -> Any:
     """
     whole = [value]
     holders: list[Any] = [whole]
+    copies: dict[int, Any] = {}  # what is there twice, or in itself, is so in the copy
     while holders:
         holder = holders.pop()
         for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
             if isinstance(item, dict | list):
-                holder[key] = item.copy()
-                holders.append(holder[key])
+                copy = copies.get(id(item))
+                if copy is None:
+                    copy = copies[id(item)] = item.copy()
+                    holders.append(copy)
+                holder[key] = copy
             elif isinstance(item, Data):
                 inner = {name: own_copy(held) for name, held in item.__dict__.items() if isinstance(held, _HOLDERS)}
                 holder[key] = item.model_copy(update=inner)

@@ -67,6 +67,7 @@ def assert_event_grammar(events: Sequence[AgentEvent]) -> None:
     assert len({e.run_id for e in events}) == 1
     open_turn = None
     message_open = False
+    call_open = None
     running: set[str] = set()
     for event in events:
         if event.type == "turn_start":
@@ -75,7 +76,15 @@ def assert_event_grammar(events: Sequence[AgentEvent]) -> None:
         elif event.type == "turn_end":
             assert open_turn == event.turn
             assert not running
+            assert call_open is None
             open_turn = None
+        elif event.type == "model_call_start":
+            assert call_open is None
+            assert open_turn == event.turn
+            call_open = event.purpose
+        elif event.type == "model_call_end":
+            assert call_open == event.purpose
+            call_open = None
         elif event.type == "message_start":
             assert not message_open
             message_open = True

@@ -334,10 +334,10 @@ async def test_a_request_that_overflowed_and_the_summary_have_spans(spans: Spans
     assert result.text == "fits"
     told = chats(spans)
     assert len(told) == 3
-    assert {facts(span)[3:] for span in told} == {("context_overflow", None), (None, "compaction"), (None, None)}
-    (made,) = [span for span in told if facts(span)[4] == "compaction"]
+    assert {facts(span)[3:] for span in told} == {("context_overflow", None), (None, "summary"), (None, None)}
+    (made,) = [span for span in told if facts(span)[4] == "summary"]
     assert dict(made.attributes or {})["gen_ai.usage.input_tokens"] == 500
-    assert "gen_ai.input.messages" not in dict(made.attributes or {})
+    assert "Summarise the conversation" in str(dict(made.attributes or {})["gen_ai.input.messages"])
     assert {parent(span) for span in told} == {own(spans.named("invoke_agent"))}
     assert all((span.start_time or 0) <= (span.end_time or 0) for span in told)
 
@@ -347,7 +347,7 @@ async def test_a_summary_before_the_request_has_a_span(spans: Spans) -> None:
     agent = Agent(llm, messages=LONG, context=Context("summary", max_tokens=3000))
     instrument(agent, spans.provider)
     await agent.arun("and?")
-    assert [facts(span)[3:] for span in chats(spans)] == [(None, "compaction"), (None, None)]
+    assert [facts(span)[3:] for span in chats(spans)] == [(None, "summary"), (None, None)]
     assert dict(chats(spans)[0].attributes or {})["gen_ai.usage.input_tokens"] == 500
 
 
@@ -372,7 +372,7 @@ async def test_a_call_that_could_not_be_read_is_asked_again_in_a_span_of_its_own
     assert (first.end_time or 0) <= (second.start_time or 0)
 
 
-async def test_a_request_that_a_hook_broke_ends_with_the_hooks_fault(spans: Spans) -> None:
+async def test_a_request_that_a_hook_broke_is_no_call(spans: Spans) -> None:
     def breaks(request: Any) -> None:
         raise LookupError("no")
 
@@ -380,7 +380,23 @@ async def test_a_request_that_a_hook_broke_ends_with_the_hooks_fault(spans: Span
     instrument(agent, spans.provider)
     with pytest.raises(Exception, match="no"):
         await agent.arun("go")
-    assert [facts(span)[1:4] for span in chats(spans)] == [("scripted", None, "other")]
+    assert chats(spans) == []
+    assert dict(spans.named("invoke_agent").attributes or {})["error.type"] == "other"
+
+
+async def test_a_span_tells_what_was_sent_as_hooks_left_it(spans: Spans) -> None:
+    def change(request: Any) -> None:
+        request.messages = [*request.messages, Message(role="user", content="and briefly")]
+        request.options["temperature"] = 0.5
+
+    agent = Agent(ScriptedProvider.llm("x"), system="be kind", before_request=change)
+    instrument(agent, spans.provider, content=True)
+    await agent.arun("go")
+    (span,) = chats(spans)
+    told = dict(span.attributes or {})
+    assert "and briefly" in str(told["gen_ai.input.messages"])
+    assert "be kind" not in str(told["gen_ai.input.messages"])
+    assert told["gen_ai.request.temperature"] == 0.5
 
 
 async def test_spans_of_a_fallback_that_is_played_back(spans: Spans, tmp_path: Any) -> None:

@@ -319,3 +319,15 @@ async def test_fallback_models_are_asked_for_a_summary_too() -> None:
     assert len(sent) < 9
     assert result.model == "scripted", "the run itself stays with its model"
     assert len(result.turns[0].other_calls) == 2
+
+
+async def test_arguments_that_hold_themselves_end_no_run() -> None:
+    def tangled(made: ToolCall, ctx: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"path": "a"}
+        arguments["again"] = arguments
+        return arguments
+
+    agent = Agent(scripted([call("1", "look", path="a")], "done"), [look], before_tool_call=[tangled, lambda *_: None])
+    result = await asyncio.wait_for(agent.arun("x"), 10)
+    assert result.text == "done"
+    assert result.tool_runs[0].result.status == "error"
