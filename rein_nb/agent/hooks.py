@@ -145,7 +145,7 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
     _check_request(request)
     for index, message in enumerate(request.messages):
         copy, original = own.get(id(message), (None, message))
-        if copy == original:
+        if copy is not None and _same(copy, original):
             request.messages[index] = original
     return request
 
