@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -89,14 +90,20 @@ class ToolContext(Generic[D]):
         message
             Words for the reader.
         fraction
-            Done part, 0 to 1; None when it is not known.
+            Done part, 0 to 1 (what lies outside is brought to the nearer end); None when it is not known.
         data
             Anything for programs.
         """
         if self.on_progress is not None and not self.token.is_cancelled:
-            self.on_progress(Progress(str(message), None if fraction is None else float(fraction), data))
+            self.on_progress(Progress(str(message), _share(fraction), data))
 
     def add_usage(self, usage: Usage) -> None:
         """Count tokens and money that the tool itself spent on models towards the run's limits. From any thread."""
         if self.on_usage is not None:
             self.on_usage(usage)
+
+
+def _share(fraction: float | None) -> float | None:
+    if fraction is None or math.isnan(fraction):
+        return None
+    return min(1.0, max(0.0, float(fraction)))

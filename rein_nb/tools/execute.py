@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import ctypes
 import inspect
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -166,22 +167,36 @@ def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, An
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
-    worker = _Worker(loop, future, lambda: context.run(_call_sync, fn, args, kwargs))
+    worker = _Worker(loop, future, lambda: context.run(call_sync, fn, args, kwargs))
     future.add_done_callback(worker.settled)
     run_in_thread(worker.run, f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}")
     return future
 
 
-def _call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call here and now; what it returns lazily is read."""
     return _read(fn(*args, **kwargs))
 
 
+_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
+
+
 def _read(value: Any) -> Any:
-    """The items of a generator or of Python's own lazy iterators (map, zip, filter...): their work is done here, and only once.
+    """The items of a generator or of Python's own lazy iterators (map, zip, islice, csv.reader...): their work is done here, and only once.
 
     Other iterators (an open file, an endless counter) are left as they are.
     """
-    return list(value) if isinstance(value, Iterator) and type(value).__module__ == "builtins" else value
+    kind = type(value)
+    if (
+        not isinstance(value, Iterator)
+        or kind in _ENDLESS
+        or kind.__module__ not in ("builtins", "itertools", "csv", "_csv")
+    ):
+        return value
+    items = []
+    for item in value:  # not list(value): one call in C could not be stopped
+        items.append(item)
+    return items
 
 
 class _Worker:

@@ -13,12 +13,14 @@ import enum
 import fractions
 import math
 import pathlib
+import sys
 import uuid
 from collections import deque
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import SchemaSerializer
 
 from rein_nb.ir.base import clean_text
 
@@ -38,6 +40,14 @@ _AS_TEXT = (
 
 class NotJsonable(Exception):
     """The value is cyclic, too deep, or of a class without a JSON form; the message says which."""
+
+
+def jsonable_or_text(value: Any) -> Any:
+    """`value` as JSON data, or where it has none, its text."""
+    try:
+        return to_jsonable(value)
+    except NotJsonable:
+        return clean_text(str(value))
 
 
 def to_jsonable(value: Any) -> Any:
@@ -86,12 +96,13 @@ def _convert(value: Any, parents: tuple[int, ...], depth: int) -> Any:
 
 def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
     if isinstance(value, Mapping):
-        return {_key(k): _convert(v, parents, depth) for k, v in value.items()}
-    if isinstance(value, BaseModel):
-        return {
-            **{name: _convert(getattr(value, name), parents, depth) for name in type(value).model_fields},
-            **{name: _convert(v, parents, depth) for name, v in (value.model_extra or {}).items()},
-        }
+        made = {_key(k): _convert(v, parents, depth) for k, v in value.items()}
+        if len(made) != len(value):
+            raise NotJsonable("two of its keys have the same text")
+        return made
+    serializer = getattr(type(value), "__pydantic_serializer__", None)
+    if isinstance(serializer, SchemaSerializer):
+        return _convert_pydantic(value, serializer, parents, depth)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _convert(getattr(value, f.name), parents, depth) for f in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -102,13 +113,64 @@ def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
         return _ordered([_convert(item, parents, depth) for item in value])
     if is_frame(value):  # before numpy's: a Series has what an array has, and labels
         return _convert(frame_data(value), parents, depth)
-    if hasattr(value, "dtype") and callable(getattr(value, "tolist", None)):
-        return _convert(value.tolist(), parents, depth)
-    if hasattr(value, "dtype") and callable(getattr(value, "item", None)):
-        return _convert(value.item(), parents, depth)
+    if offers(value, "dtype", "tolist") or offers(value, "dtype", "item"):
+        return _convert_array(value, parents, depth)
     if isinstance(value, range | deque | KeysView | ValuesView | ItemsView):
         return [_convert(item, parents, depth) for item in list(value)]
+    if _is_row(value):
+        names = list(value.keys())
+        return _convert(
+            dict(zip(names, value, strict=True)) if len(set(names)) == len(names) else list(value), parents, depth
+        )
+    if type(value).__name__ == "NAType":  # pandas' own unknown
+        return None
     raise NotJsonable(f"{type(value).__name__} has no JSON form")
+
+
+def _convert_pydantic(value: Any, serializer: SchemaSerializer, parents: tuple[int, ...], depth: int) -> Any:
+    """As the class itself serialises: serializers, excluded and computed fields, aliases. What pydantic cannot, is done by our rules."""
+
+    def fallback(inner: Any) -> Any:
+        return _convert(inner, parents, depth)
+
+    try:
+        data = serializer.to_python(value, mode="json", fallback=fallback, warnings=False)
+    except NotJsonable:
+        raise
+    except (
+        RecursionError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as exc:  # its own serializers may raise anything of the kind
+        fields = getattr(type(value), "__pydantic_fields__", {})
+        if not isinstance(value, BaseModel):
+            raise NotJsonable(f"{type(value).__name__} cannot be serialised: {exc}") from exc
+        shown = {name: getattr(value, name) for name, field in fields.items() if not field.exclude}
+        data = {**shown, **(value.model_extra or {})}
+    return _convert(data, parents, depth)
+
+
+def _convert_array(value: Any, parents: tuple[int, ...], depth: int) -> Any:
+    """NumPy's arrays and scalars, and those of libraries that follow it."""
+    if getattr(value.dtype, "kind", "") in "mM":  # times: as numbers they would lose their unit
+        data = value.astype(str).tolist() if hasattr(value, "astype") else str(value)
+        return _convert(data, parents, depth)
+    data = value.tolist() if offers(value, "tolist") else value.item()
+    if type(data) is type(value):  # a scalar that no Python number holds
+        return _convert(float(value) if value.dtype.kind == "f" else str(value), parents, depth)
+    return _convert(data, parents, depth)
+
+
+def _is_row(value: Any) -> bool:
+    sqlite = sys.modules.get("sqlite3")
+    return sqlite is not None and isinstance(value, sqlite.Row)
+
+
+def offers(value: Any, *names: str) -> bool:
+    """Whether its class has all these attributes. An object that answers to every name (a mock, a proxy) offers nothing."""
+    kind = type(value)
+    return not isinstance(value, type) and all(hasattr(kind, name) for name in names)
 
 
 def _ordered(items: list[Any]) -> list[Any]:
@@ -140,12 +202,10 @@ def _bytes_text(data: bytes) -> str:
 
 def is_frame(value: Any) -> bool:
     """Whether this looks like a data frame or a labelled series (pandas, polars and alike)."""
-    kind = type(value)
-    has_shape = hasattr(value, "shape") and hasattr(value, "head")
     return (
-        has_shape
-        and (hasattr(kind, "to_dict") or hasattr(kind, "to_dicts"))
-        and (hasattr(kind, "columns") or hasattr(kind, "dtype"))
+        offers(value, "shape", "head")
+        and (offers(value, "to_dict") or offers(value, "to_dicts"))
+        and (offers(value, "columns") or offers(value, "dtype"))
     )
 
 

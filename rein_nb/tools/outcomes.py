@@ -12,7 +12,7 @@ from typing import Any
 
 from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.ir.parts import ToolStatus
-from rein_nb.tools.render import DEFAULT_MAX_CHARS, cut_text, describe_error, error_details
+from rein_nb.tools.render import DEFAULT_MAX_CHARS, cut_text, describe_error, error_details, with_whole
 
 
 def outcome(
@@ -20,8 +20,8 @@ def outcome(
 ) -> ToolResult:
     """A result of any status with a text."""
     shown = cut_text(text, max_chars)
-    if shown is not text and details is None:
-        details = text
+    if shown is not text:
+        details = with_whole(details, text)
     return ToolResult(tool_call_id=call.id, name=call.name or None, content=shown, details=details, status=status)
 
 
@@ -47,12 +47,13 @@ def not_started(call: ToolCall, reason: str | None = None) -> ToolResult:
     return outcome(call, "interrupted", text, {"started": False, "reason": reason})
 
 
-def timed_out(call: ToolCall, timeout_s: float, partial: str | None = None) -> ToolResult:
-    """The tool's own time was over."""
+def timed_out(call: ToolCall, timeout_s: float, partial: str | None = None, returned: Any = None) -> ToolResult:
+    """The tool's own time was over. `partial` and `returned` are the text and details of what it gave back when it was stopped."""
     text = f"Timed out after {timeout_s:g} s. The tool {call.name} may have taken effect, in whole or in part."
     if partial:
         text += f"\nIt returned when it was stopped: {partial}"
-    return outcome(call, "timed_out", text, {"started": True, "timeout_s": timeout_s})
+    details = {"started": True, "timeout_s": timeout_s}
+    return outcome(call, "timed_out", text, details if returned is None else {**details, "returned": returned})
 
 
 def failed(call: ToolCall, exc: BaseException, max_chars: int = DEFAULT_MAX_CHARS) -> ToolResult:

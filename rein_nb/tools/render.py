@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.jsonable import NotJsonable, frame_data, is_frame, to_jsonable
+from rein_nb.tools.jsonable import NotJsonable, frame_data, is_frame, jsonable_or_text, offers, to_jsonable
 
 DEFAULT_MAX_CHARS = 40_000
 """Characters of one result that the model gets, about 10,000 tokens."""
@@ -43,6 +43,31 @@ class Rendered:
 
     content: Content
     details: Any = None
+
+
+_AT_ONCE = 2_000
+"""Values in a list or dict that are rendered without a thread."""
+
+
+def is_quick(value: Any) -> bool:
+    """Whether rendering a value takes no time and no code of the user's."""
+    waiting = [value]
+    for _ in range(_AT_ONCE):
+        if not waiting:
+            return True
+        item = waiting.pop()
+        kind = type(item)
+        if kind is list or kind is tuple:
+            waiting.extend(item)
+        elif kind is dict:
+            waiting.extend(item.keys())
+            waiting.extend(item.values())
+        elif kind not in _PLAIN:
+            return False
+    return False
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None), ToolResult, TextPart, MediaPart})
 
 
 def render(value: Any) -> Rendered:
@@ -135,14 +160,12 @@ def _picture_like(value: Any) -> bool:
 
 def _picture_source(value: Any) -> tuple[Any, str] | None:
     """(object, how to draw it) for figures, axes and images, by duck typing."""
-    if isinstance(value, type):
-        return None
-    if callable(getattr(value, "savefig", None)):
+    if offers(value, "savefig"):
         return value, "savefig"
     figure = getattr(value, "figure", None)
-    if figure is not None and callable(getattr(figure, "savefig", None)):
+    if figure is not None and offers(figure, "savefig"):
         return figure, "savefig"
-    if callable(getattr(value, "_repr_png_", None)):
+    if offers(value, "_repr_png_"):
         return value, "png"
     return None
 
@@ -156,6 +179,8 @@ def _picture(value: Any) -> MediaPart | None:
         buffer = io.BytesIO()
         thing.savefig(buffer, format="png", bbox_inches="tight")
         data = buffer.getvalue()
+        if not data:
+            return None
     else:
         data = thing._repr_png_()
         if isinstance(data, tuple):
@@ -182,18 +207,49 @@ def _render_frame(value: Any) -> Rendered:
 
 
 def _frame_details(value: Any) -> dict[str, Any]:
+    found = frame_data(value)
     try:
-        data = to_jsonable(frame_data(value))
-    except NotJsonable as why:
-        return {"note": f"cells left out: {why}"}
+        data = to_jsonable(found)
+    except NotJsonable:  # some cell or label: those as text, the others as they are
+        data = {name: _cells(part) for name, part in found.items()} if isinstance(found, dict) else _cells(found)
     return data if isinstance(data, dict) else {"data": data}
+
+
+def _cells(part: Any) -> Any:
+    if not isinstance(part, list):
+        return jsonable_or_text(part)
+    return [
+        [jsonable_or_text(cell) for cell in row] if isinstance(row, list | tuple) else jsonable_or_text(row)
+        for row in part
+    ]
 
 
 # -- errors ----------------------------------------------------------------------------------------
 
 
-def describe_error(exc: BaseException) -> str:
-    """``Type: message`` for the model, also when the exception's own text fails."""
+_PARTS_TOLD = 8
+"""Of a group of exceptions, on each level."""
+
+
+def describe_error(exc: BaseException, level: int = 0) -> str:
+    """``Type: message`` for the model, with its notes and the parts of a group, also when the exception's own text fails."""
+    notes = getattr(exc, "__notes__", None)
+    lines = (
+        [_described(exc), *(clean_text(note) for note in notes if isinstance(note, str))]
+        if isinstance(notes, list)
+        else [_described(exc)]
+    )
+    if isinstance(exc, BaseExceptionGroup):
+        if level < 3:
+            parts = [describe_error(part, level + 1) for part in exc.exceptions[:_PARTS_TOLD]]
+            lines += ["- " + part.replace("\n", "\n  ") for part in parts]
+        left = len(exc.exceptions) - (_PARTS_TOLD if level < 3 else 0)
+        if left > 0:
+            lines.append(f"- and {left} more")
+    return "\n".join(lines)
+
+
+def _described(exc: BaseException) -> str:
     try:
         message = clean_text(str(exc))
     except Exception as inner:
@@ -244,13 +300,20 @@ def cut_content(content: Content, max_chars: int) -> tuple[Content, str | None]:
     return out, whole
 
 
+def with_whole(details: Any, whole: str) -> Any:
+    """Details that hold the whole text of a result which was cut, beside what they held."""
+    if details is None:
+        return whole
+    return {**(details if isinstance(details, dict) else {"details": details}), "whole_text": whole}
+
+
 def to_result(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
     """The `ToolResult` for a value; a `ToolResult` is taken over, and gets the call's id and name."""
     if isinstance(value, ToolResult):
         content, whole = cut_content(value.content, max_chars)
         update: dict[str, Any] = {"tool_call_id": call.id, "name": value.name or call.name, "content": content}
-        if whole is not None and value.details is None:
-            update["details"] = whole
+        if whole is not None:
+            update["details"] = with_whole(value.details, whole)
         return value.model_copy(update=update)
     rendered = render(value)
     content, whole = cut_content(rendered.content, max_chars)

@@ -16,9 +16,9 @@ from rein_nb.ir.clock import Stopwatch
 from rein_nb.tools import outcomes
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
-from rein_nb.tools.execute import Ended, EndsRun, call_async, call_in_thread, run_guarded
+from rein_nb.tools.execute import Ended, EndsRun, call_async, call_in_thread, call_sync, run_guarded
 from rein_nb.tools.names import ToolDefinitionError
-from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
+from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, is_quick, to_result
 from rein_nb.tools.signature import InvalidArguments, Signature
 
 NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
@@ -47,6 +47,15 @@ class Outcome:
     started_at: float | None = None
     duration_s: float | None = None
     ends_run: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a function returned, and that as a result; `failure` where it cannot be shown."""
+
+    value: Any = None
+    result: ToolResult | None = None
+    failure: RuntimeError | None = None
 
 
 class Tool:
@@ -111,10 +120,9 @@ class Tool:
             raise ToolDefinitionError(
                 f"{fn.__qualname__} is a method without its instance; make the tool from an instance's method (instance.{fn.__name__})"
             )
-        if timeout_s is not None and timeout_s <= 0:
-            raise ValueError(f"timeout_s must be more than 0 seconds, got {timeout_s}")
-        if max_result_chars < 1:
-            raise ValueError(f"max_result_chars must be at least 1, got {max_result_chars}")
+        _check_options(
+            {"timeout_s": timeout_s, "max_result_chars": max_result_chars, "requires_approval": requires_approval}
+        )
         self.fn = fn
         self._signature = Signature(fn, namespace)
         self.name = _tool_name(name, fn)
@@ -181,7 +189,15 @@ class Tool:
         return f"Tool({self.name!r})"
 
     def with_options(self, **changes: Any) -> Tool:
-        """A copy with other options: any keyword of the constructor."""
+        """A copy with other options: any keyword of the constructor but ``namespace``.
+
+        Raises
+        ------
+        TypeError
+            For a word that is no option.
+        ValueError
+            For a value that an option cannot have.
+        """
         known = (
             "name",
             "description",
@@ -195,6 +211,7 @@ class Tool:
         wrong = sorted(set(changes) - set(known))
         if wrong:
             raise TypeError(f"Tool has no option {', '.join(wrong)}; the options are: {', '.join(known)}")
+        _check_options(changes)
         copy = Tool.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         for key, value in changes.items():
@@ -228,21 +245,45 @@ class Tool:
         threaded = self.in_thread and not self._async
         watch = Stopwatch()
 
+        def in_thread() -> _Made:
+            return self._made(call, call_sync(self.fn, arguments.positional, keywords))
+
+        async def on_loop(begun: Any = None) -> _Made:
+            if begun is None:
+                value = await call_async(self.fn, arguments.positional, keywords)
+            else:
+                value = await _wait_for(begun)
+            if is_quick(value):
+                return self._made(call, value)
+            made: _Made = await call_in_thread(self._made, [call, value], {})
+            return made
+
         def start() -> asyncio.Future[Any]:
-            if threaded:
-                return call_in_thread(self.fn, arguments.positional, keywords)
-            return asyncio.ensure_future(call_async(self.fn, arguments.positional, keywords))
+            return call_in_thread(in_thread, [], {}) if threaded else asyncio.ensure_future(on_loop())
 
         notice_s = _NOTICE_S if threaded and self._signature.context_parameter is not None else 0.0
         ended = await run_guarded(start, ctx.token, self.timeout_s, notice_s)
-        if ended.has_value and inspect.isawaitable(ended.value):
+        if ended.has_value and ended.value.result is None and inspect.isawaitable(ended.value.value):
             # A plain function that hands back a coroutine: it belongs to the loop, not to the thread.
-            awaitable = ended.value
-            ended = await run_guarded(lambda: asyncio.ensure_future(_wait_for(awaitable)), ctx.token, self.timeout_s)
+            awaitable = ended.value.value
+            ended = await run_guarded(lambda: asyncio.ensure_future(on_loop(awaitable)), ctx.token, self.timeout_s)
         outcome = self._outcome(call, ended, ctx)
         outcome.started_at = watch.started_at
         outcome.duration_s = watch.seconds()
         return outcome
+
+    def _made(self, call: ToolCall, value: Any) -> _Made:
+        """What a function returned, rendered. Not on the loop where that may take long: a frame's text, a figure, a ``repr`` of the user's own."""
+        if inspect.isawaitable(value):
+            return _Made(value)
+        try:
+            return _Made(value, to_result(call, value, self.max_result_chars))
+        except (Exception, SystemExit) as exc:
+            failure = RuntimeError(
+                f"the tool returned a {type(value).__name__} that cannot be shown: {describe_error(exc)}"
+            )
+            failure.__cause__ = exc
+            return _Made(value, None, failure)
 
     def _outcome(self, call: ToolCall, ended: Ended, ctx: ToolContext[Any]) -> Outcome:
         if ended.how == "raised":
@@ -252,33 +293,41 @@ class Tool:
                     outcomes.interrupted_while_running(call, describe_error(error.cause)), ends_run=error.cause
                 )
             return Outcome(outcomes.failed(call, error, self.max_result_chars))
-        result: ToolResult | None = None
-        if ended.has_value:
-            try:
-                result = to_result(call, ended.value, self.max_result_chars)
-            except Exception as exc:
-                failure = RuntimeError(
-                    f"the tool returned a {type(ended.value).__name__} that cannot be shown: {describe_error(exc)}"
-                )
-                failure.__cause__ = exc
-                return Outcome(outcomes.failed(call, failure, self.max_result_chars), ended.value)
+        made: _Made = ended.value if ended.has_value else _Made()
+        if made.failure is not None:
+            return Outcome(outcomes.failed(call, made.failure, self.max_result_chars), made.value)
+        result = made.result
         if ended.how == "returned":
             assert result is not None
-            return Outcome(result, ended.value)
+            return Outcome(result, made.value)
         if ended.how == "timed_out":
-            partial = result.text if result is not None else None
-            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial), ended.value)
+            partial, returned = (result.text, result.details) if result is not None else (None, None)
+            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial, returned), made.value)
         if result is not None:
             # It noticed the interruption and said itself what it did, which is truer than our guess.
             details = {"started": True, "reason": ctx.token.reason, "returned": result.details}
             return Outcome(
-                result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), ended.value
+                result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), made.value
             )
         return Outcome(outcomes.interrupted_while_running(call, ctx.token.reason))
 
 
 async def _wait_for(awaitable: Any) -> Any:
     return await call_async(lambda: awaitable, [], {})
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    timeout_s = options.get("timeout_s")
+    if timeout_s is not None and (
+        isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0
+    ):
+        raise ValueError(f"timeout_s must be a number of seconds, more than 0, or None for no limit, not {timeout_s!r}")
+    chars = options.get("max_result_chars", 1)
+    if isinstance(chars, bool) or not isinstance(chars, int) or chars < 1:
+        raise ValueError(f"max_result_chars must be a whole number, at least 1, not {chars!r}")
+    approval = options.get("requires_approval", False)
+    if not isinstance(approval, bool) and not callable(approval):
+        raise ValueError(f"requires_approval must be True, False or a function of the arguments, not {approval!r}")
 
 
 def _renamed(signature: Signature, name: str) -> Signature:
