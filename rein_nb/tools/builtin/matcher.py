@@ -25,10 +25,11 @@ import json, re, sys
 job = json.loads(sys.stdin.readline())
 pattern = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0)
 left = job["limit"]
+end = "" if "\\r" in job["pattern"] or "\\\\r" in job["pattern"] else "\\r"  # a Windows line end is none of the line's letters
 for record in sys.stdin:
     path, text = json.loads(record)
     for number, line in enumerate(text.split("\\n"), 1):
-        if pattern.search(line):
+        if pattern.search(line.removesuffix(end)):
             left -= 1
             if left < 0:
                 print(json.dumps(None))

@@ -42,6 +42,11 @@ class NotAFile(OSError):
     """There is something of that name inside the folder, but it cannot be used as it was asked for."""
 
 
+def spelled(path: str) -> str:
+    """A path below a root, written so that `Root.parts` takes it for one: a name may begin like a home folder or a drive."""
+    return f"./{path}" if path.startswith("~") or _DRIVE.match(path) or not path.strip() else path
+
+
 class Root:
     """A folder, held open.
 
