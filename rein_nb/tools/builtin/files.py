@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rein_nb.ir import ToolResult
 from rein_nb.tools.builtin import listing, matcher
-from rein_nb.tools.builtin.editing import replaced
+from rein_nb.tools.builtin.editing import encoded, replaced
 from rein_nb.tools.builtin.reading import read_result, whole_text
 from rein_nb.tools.builtin.rooted import NotAFile, Root
 from rein_nb.tools.context import ToolContext
@@ -51,7 +51,7 @@ class Files:
 
     def write(self, path: FilePath, content: Annotated[str, "The whole content."], ctx: ToolContext[Any]) -> ToolResult:
         """Write a whole text file. Replaces a file that exists; makes missing folders. To change a part of a file use edit."""
-        data = content.encode("utf-8")
+        data = encoded(content, "content")
         is_new = self.root.write(path, data)
         what = "Created" if is_new else "Replaced"
         return ToolResult(
@@ -83,6 +83,7 @@ class Files:
             raise NotAFile(
                 errno.EINVAL, f"is not UTF-8 text ({exc.reason} at byte {exc.start}), so it is not edited", path
             ) from exc
+        old, new = encoded(old, "old").decode(), encoded(new, "new").decode()
         changed, count = replaced(text, old, new, everywhere=everywhere)
         self.root.write(path, changed.encode("utf-8"), expect=state)
         times = "once" if count == 1 else f"{count} times"
