@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -13,6 +12,7 @@ from pydantic import Field
 from rein_nb.ir import ToolResult
 from rein_nb.tools.builtin import sandbox
 from rein_nb.tools.builtin.processes import Finished, run_async
+from rein_nb.tools.builtin.rooted import Root
 from rein_nb.tools.context import ToolContext
 from rein_nb.tools.names import ToolDefinitionError
 
@@ -55,9 +55,10 @@ class Bash:
     """
 
     def __init__(
-        self, root: Path, timeout_s: float = 120.0, confine: Literal["auto", "require", "off"] = "auto"
+        self, root: Root, timeout_s: float = 120.0, confine: Literal["auto", "require", "off"] = "auto"
     ) -> None:
-        self.root = root
+        self._root = root
+        self.root = root.path
         self.timeout_s = timeout_s
         shell = shutil.which("bash")
         if shell is None:
@@ -94,6 +95,7 @@ class Bash:
         """Run a bash command."""
         if "\0" in command:
             raise ValueError("a command must not contain NUL")
+        self._root.held()
         line = [self._shell, "--noprofile", "--norc", "-c", command]
         environment: dict[str, str] = {}
         if self.confined:

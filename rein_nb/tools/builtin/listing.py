@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.builtin.rooted import DIRECTORY_FLAGS, Root, spelled
+from rein_nb.tools.builtin.descriptors import DIRECTORY_FLAGS
+from rein_nb.tools.builtin.rooted import Root, spelled
 
 MAX_ENTRIES = 1_000
 MAX_VISITED = 200_000
