@@ -83,6 +83,30 @@ async def test_much_output_is_cut_in_the_middle(free: Tool) -> None:
     assert len(output) < 1_300_000
 
 
+@pytest.mark.parametrize("confine", ["off", pytest.param("require", marks=needs_sandbox)])
+async def test_a_command_longer_than_an_argument_may_be_runs_like_any_other(root: Path, confine: Any) -> None:
+    tool = bash(root, confine=confine)
+    long = "é" * 150_000
+    look = "read -r x; echo got:$x $#; ls /proc/self/fd 2>/dev/null | wc -l"
+    ran = await run(tool, f"cat > long.txt <<'EOF'\n  {long}\nEOF\n{look}")
+    assert (root / "long.txt").read_text() == f"  {long}\n"
+    short = await run(tool, look)
+    assert short.text.startswith("got: 0\n")
+    assert (ran.text, ran.status) == (short.text, "ok")
+    failed = await run(tool, f": {long}\nfalse\n(exit 7)")
+    assert failed.details["exit_status"] == 7
+    wrong = await run(tool, f": {long}\n(")
+    assert wrong.is_error
+    assert "syntax error" in wrong.text
+
+
+async def test_half_a_character_in_a_command_is_refused_in_words(free: Tool) -> None:
+    refused = await run(free, "echo \ud800")
+    assert refused.is_error
+    assert "the command has half of a character, the unpaired surrogate U+D800, at position 5" in refused.text
+    assert (await run(free, "echo \ud83d\ude00")).text == "😀"
+
+
 async def test_progress_is_the_newest_line(root: Path) -> None:
     seen: list[str] = []
     call = ToolCall(id="1", name="bash", arguments={"command": "echo one; sleep 0.4; echo two"})
