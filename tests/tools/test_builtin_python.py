@@ -266,6 +266,12 @@ async def test_a_wrapper_around_the_captured_stream_ends_with_the_call(python: T
     assert (await run(python, "print('still')")).text == "still\n"
 
 
+async def test_code_that_deletes_its_stream_loses_no_output(python: Tool) -> None:
+    before = sys.stdout
+    assert (await run(python, "import sys\nprint('kept')\ndel sys.stdout")).text == "kept\n"
+    assert sys.stdout is before
+
+
 async def test_half_a_character_in_code_is_refused_in_words(python: Tool) -> None:
     refused = await run(python, "x = '\ud800'")
     assert refused.is_error

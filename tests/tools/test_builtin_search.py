@@ -71,6 +71,14 @@ async def test_read_and_grep_count_lines_alike(tools: Toolset, root: Path) -> No
     assert "was cut" not in (await use(tools, "read", path="last.txt")).text
 
 
+async def test_there_is_no_line_after_the_last_one(tools: Toolset, root: Path) -> None:
+    (root / "a.txt").write_text("one\n\n")
+    (root / "b.txt").write_text("one")
+    (root / "c.txt").write_text("")
+    assert (await use(tools, "grep", pattern="^")).text == "a.txt:1:one\na.txt:2:\nb.txt:1:one"
+    assert "no pattern reaches across a line end" in (await use(tools, "grep", pattern=r"one\n$")).text
+
+
 async def test_a_large_utf_16_file_is_read_to_its_end(
     tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

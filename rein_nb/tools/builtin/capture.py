@@ -127,13 +127,13 @@ def captured_output() -> Iterator[Captured]:
 
 def _unwrap(name: str, router: _Router, stream: _Stream) -> None:
     """Take away what the code put around its captured stream, as in ``sys.stdout = io.TextIOWrapper(sys.stdout.buffer)``: others print too."""
-    now = getattr(sys, name)
+    now = getattr(sys, name, stream)  # the code may have deleted it
     try:
-        if now is not router and getattr(now, "buffer", None) is stream.bytes:
-            now.flush()
+        if now is stream or getattr(now, "buffer", None) is stream.bytes:
             setattr(sys, name, router)
+            now.flush()
     except ValueError:  # closed or detached: nothing is held back there
-        setattr(sys, name, router)
+        pass
     stream.bytes.end()
 
 

@@ -151,6 +151,8 @@ class Files:
         lines = [f"{where}:{number}:{line}" for where, number, line in found]
         if not found:
             lines.append(f"[no match in {len(searched):,} text files]")
+            if "\n" in pattern or "\\n" in pattern:
+                lines.append("[lines are matched one by one, so no pattern reaches across a line end]")
         if more:
             lines.append(f"[only the first {_GREP_MATCHES} lines are shown; search for less]")
         details = {

@@ -28,7 +28,7 @@ left = job["limit"]
 end = "" if "\\r" in job["pattern"] or "\\\\r" in job["pattern"] else "\\r"  # a Windows line end is none of the line's letters
 for record in sys.stdin:
     path, text = json.loads(record)
-    for number, line in enumerate(text.split("\\n"), 1):
+    for number, line in enumerate(text.removesuffix("\\n").split("\\n") if text else (), 1):
         if pattern.search(line.removesuffix(end)):
             left -= 1
             if left < 0:
