@@ -272,6 +272,17 @@ async def test_code_that_deletes_its_stream_loses_no_output(python: Tool) -> Non
     assert sys.stdout is before
 
 
+async def test_what_keeps_a_captured_stream_is_captured_in_later_calls(
+    python: Tool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        await run(python, "import logging, sys\nhandler = logging.StreamHandler()\nkept = sys.stdout")
+    ).status == "ok"
+    again = await run(python, "handler.emit(logging.makeLogRecord({'msg': 'logged'}))\nprint('kept', file=kept)")
+    assert again.text == "logged\nkept\n"
+    assert capsys.readouterr() == ("", "")
+
+
 async def test_half_a_character_in_code_is_refused_in_words(python: Tool) -> None:
     refused = await run(python, "x = '\ud800'")
     assert refused.is_error

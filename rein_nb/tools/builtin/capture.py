@@ -100,6 +100,8 @@ class _Router:
 
 
 _lock = threading.Lock()
+_routers: dict[str, _Router] = {}
+"""The newest router of each stream, used again: what the code has kept of one, a handler of `logging` say, is captured in later calls too."""
 
 
 @contextmanager
@@ -141,9 +143,10 @@ def _route(name: str) -> _Router:
     stream = getattr(sys, name)
     if isinstance(stream, _Router):
         return stream
-    router = _Router(stream)
-    setattr(sys, name, router)
-    return router
+    if name not in _routers or _routers[name].stream is not stream:
+        _routers[name] = _Router(stream)
+    setattr(sys, name, _routers[name])
+    return _routers[name]
 
 
 @contextmanager
