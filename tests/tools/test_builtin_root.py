@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,28 @@ async def test_write_protected_files_stay_as_they_are(tools: Toolset, root: Path
     assert sorted(path.name for path in root.iterdir()) == ["in.txt", "link"]
     (root / "in.txt").chmod(0o644)
     assert not (await use(tools, "edit", path="in.txt", old="inside", new="x")).is_error
+
+
+async def test_a_write_protected_folder_is_named_as_the_reason(
+    tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "sub").mkdir()
+    real_open = os.open
+
+    def refused(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real_open(path, flags, *args, **kwargs)
+
+    def mkdir(path: Any, *args: Any, **kwargs: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    # As it is for a user who is not the administrator.
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    for path in ("in.txt", "sub/new.txt", "sub/deeper/new.txt"):
+        result = await use(tools, "write", path=path, content="x")
+        assert f"cannot be written: its folder is write-protected: '{path}'" in result.text
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the administrator gives files away")
@@ -137,3 +162,45 @@ def test_a_new_root_leaves_no_descriptor_open(root: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before - 1
     with pytest.raises(ValueError, match="was closed"), folder.open_dir():
         pass
+
+
+def test_escape_race_a_root_that_becomes_a_link_and_a_folder_again(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "in.txt").write_text("the secret outside")
+    folder = Root(root)
+    stop = threading.Event()
+
+    def swap() -> None:
+        for number in itertools.count():
+            root.rename(root.with_name(f"aside{number}"))
+            root.symlink_to(outside)
+            root.unlink()
+            root.mkdir()
+            (root / "in.txt").write_text("inside\n")
+            if stop.is_set():
+                return
+
+    def read() -> None:
+        for _ in range(500):
+            try:
+                with folder.open_file("in.txt") as file:
+                    seen.add(file.read())
+                folder.write("new.txt", b"x")
+            except OSError:
+                continue
+
+    seen: set[bytes] = set()
+    swapper = threading.Thread(target=swap)
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    swapper.start()
+    try:
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+    finally:
+        stop.set()
+        swapper.join()
+    assert seen <= {b"inside\n", b""}  # empty: while it is made
+    assert sorted(path.name for path in outside.iterdir()) == ["in.txt"]

@@ -212,6 +212,8 @@ class Root:
             os.mkdir(name, 0o777, dir_fd=here)
         except FileExistsError:  # somebody else made it in between; opening it says whether it is a folder
             pass
+        except OSError as exc:
+            raise _described(exc, path, making=True) from None
         try:
             return os.open(name, DIRECTORY_FLAGS, dir_fd=here)
         except OSError as exc:
@@ -326,8 +328,9 @@ class Root:
         self._check(found, path, writing=True)
         # Replacing a file needs no right to write into it; who took that right away wants it to stay as it is.
         if not found.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=here):
-            mode = stat.S_IMODE(found.st_mode)
-            raise NotAFile(errno.EACCES, f"is write-protected (mode {mode:04o}), so it is not changed", path)
+            whose = "" if found.st_uid == os.geteuid() else ", of another user"
+            mode = f"mode {stat.S_IMODE(found.st_mode):04o}{whose}"
+            raise NotAFile(errno.EACCES, f"is write-protected ({mode}), so it is not changed", path)
         return found
 
     @staticmethod
@@ -335,7 +338,7 @@ class Root:
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE_FLAGS, 0o666, dir_fd=here)
         except OSError as exc:
-            raise _described(exc, path) from None
+            raise _described(exc, path, making=True) from None
         with open(descriptor, "wb") as file:
             if old is not None:
                 _keep_owner(file.fileno(), old)
@@ -389,8 +392,10 @@ _WORDS = {
 }
 
 
-def _described(exc: OSError, path: str) -> OSError:
+def _described(exc: OSError, path: str, *, making: bool = False) -> OSError:
     """The error with the path as it was given: descriptors' messages name only the last component."""
     words = _WORDS.get(exc.errno or 0, exc.strerror or "cannot be opened")
+    if making and exc.errno in (errno.EACCES, errno.EPERM):
+        words = "cannot be written: its folder is write-protected"
     kind = FileNotFoundError if exc.errno == errno.ENOENT else NotAFile
     return kind(exc.errno or errno.EIO, words, path)
