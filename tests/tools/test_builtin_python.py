@@ -248,6 +248,7 @@ async def test_other_threads_have_their_own_streams_attributes(python: Tool, nam
     namespace["look"] = look
     assert (await run(python, "look()")).status == "ok"
     assert seen == [real.encoding, real.buffer, False]
+    assert (await run(python, "import io, sys; isinstance(sys.stdout, io.TextIOBase)")).text == "True"
 
 
 @pytest.mark.parametrize("how", ["sys.stdout.buffer", "sys.stdout.detach()"])

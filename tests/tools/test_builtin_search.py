@@ -79,6 +79,17 @@ async def test_there_is_no_line_after_the_last_one(tools: Toolset, root: Path) -
     assert "no pattern reaches across a line end" in (await use(tools, "grep", pattern=r"one\n$")).text
 
 
+async def test_of_a_long_line_the_match_is_shown_and_what_is_cut(tools: Toolset, root: Path) -> None:
+    (root / "a.txt").write_text(
+        "x" * 1000 + "needle" + "y" * 1000 + "\n" + "needle" + "z" * 494 + "\nneedle" + "z" * 495
+    )
+    assert [line for _, _, line in (await use(tools, "grep", pattern="needle")).details["matches"]] == [
+        "[...]" + "x" * 250 + "needle" + "y" * 244 + "[...]",
+        "needle" + "z" * 494,
+        "needle" + "z" * 494 + "[...]",
+    ]
+
+
 async def test_a_large_utf_16_file_is_read_to_its_end(
     tools: Toolset, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ class _Stream(io.TextIOWrapper):
         return len(text)
 
 
+@io.TextIOBase.register
 class _Router:
     """Stands in for a standard stream: it is the capture's stream for captured threads and the stream itself for all others."""
 

@@ -29,12 +29,17 @@ end = "" if "\\r" in job["pattern"] or "\\\\r" in job["pattern"] else "\\r"  # a
 for record in sys.stdin:
     path, text = json.loads(record)
     for number, line in enumerate(text.removesuffix("\\n").split("\\n") if text else (), 1):
-        if pattern.search(line.removesuffix(end)):
+        line = line.removesuffix(end)
+        match = pattern.search(line)
+        if match:
             left -= 1
             if left < 0:
                 print(json.dumps(None))
                 sys.exit()
-            print(json.dumps([path, number, line.rstrip("\\r")[:{_LINE_CHARS}]]))
+            start = max(0, match.start() - {_LINE_CHARS // 2}) if len(line) > {_LINE_CHARS} else 0
+            after = start + {_LINE_CHARS}
+            shown = line[start:after].rstrip("\\r")
+            print(json.dumps([path, number, "[...]" * (start > 0) + shown + "[...]" * (after < len(line))]))
 """
 
 
@@ -45,7 +50,7 @@ class MatchFailed(RuntimeError):
 def grep(
     texts: Iterable[tuple[str, str]], pattern: str, *, ignore_case: bool, limit: int, token: CancellationToken
 ) -> tuple[list[tuple[str, int, str]], bool]:
-    """([(path, line number, line)], whether there were more than `limit`).
+    """([(path, line number, line)], whether there were more than `limit`). Of a long line there is what stands around the match.
 
     Raises
     ------
