@@ -273,6 +273,23 @@ async def test_code_that_deletes_its_stream_loses_no_output(python: Tool) -> Non
     assert sys.stdout is before
 
 
+async def test_without_a_stream_output_is_captured_all_the_same(
+    python: Tool, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    failed: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            print("nowhere")
+        except Exception as exc:
+            failed.append(exc)
+
+    namespace["thread"] = threading.Thread(target=elsewhere)
+    result = await run(python, "print('kept')\nthread.start()\nthread.join()")
+    assert (result.text, failed, sys.stdout) == ("kept\n", [], None)
+
+
 async def test_what_keeps_a_captured_stream_is_captured_in_later_calls(
     python: Tool, capsys: pytest.CaptureFixture[str]
 ) -> None:

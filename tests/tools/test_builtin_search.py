@@ -189,3 +189,10 @@ async def test_every_path_that_a_search_prints_can_be_read(tools: Toolset, root:
         for name in names:
             assert (await use(tools, "read", path=name)).text == "needle\n", (path, name)
     assert (await use(tools, "glob", pattern="deep/*.txt", path="sub")).text == "sub/deep/b.txt"
+
+
+async def test_names_that_no_path_can_hold_are_said_to_be_such(tools: Toolset, root: Path) -> None:
+    (root / "a\\b.txt").write_text("needle\n")
+    note = "[no tool takes these paths, which hold a backslash or bytes that are no text: a\\b.txt]"
+    assert (await use(tools, "glob", pattern="*")).text == f"a\\b.txt\n{note}"
+    assert (await use(tools, "grep", pattern="needle")).text == f"a\\b.txt:1:needle\n{note}"

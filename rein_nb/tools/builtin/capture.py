@@ -92,12 +92,14 @@ class _Stream(io.TextIOWrapper):
 class _Router:
     """Stands in for a standard stream: it is the capture's stream for captured threads and the stream itself for all others."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
         self.captures: dict[int, _Stream] = {}
+        # Where there is no stream, print does nothing.
+        self._others = _Stream(Captured(), "nowhere") if stream is None else stream
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.captures.get(threading.get_ident(), self.stream), name)
+        return getattr(self.captures.get(threading.get_ident(), self._others), name)
 
 
 _lock = threading.Lock()
@@ -141,7 +143,7 @@ def _unwrap(name: str, router: _Router, stream: _Stream) -> None:
 
 
 def _route(name: str) -> _Router:
-    stream = getattr(sys, name)
+    stream = getattr(sys, name, None)
     if isinstance(stream, _Router):
         return stream
     if name not in _routers or _routers[name].stream is not stream:

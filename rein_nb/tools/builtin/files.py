@@ -127,7 +127,7 @@ class Files:
                 more = True
                 break
             found.append(entry.path)
-        lines = [*(found or ["[no file fits]"]), *left_out.notes()]
+        lines = [*(found or ["[no file fits]"]), *listing.unreadable_names(found), *left_out.notes()]
         if more:
             lines.append(f"[only the first {listing.MAX_ENTRIES:,} are shown]")
         details = {"files": found, "complete": left_out.complete and not more, "not_searched": left_out.counts}
@@ -149,6 +149,7 @@ class Files:
         texts = self._texts(path, files, ctx, left_out, searched)
         found, more = matcher.grep(texts, pattern, ignore_case=ignore_case, limit=_GREP_MATCHES, token=ctx.token)
         lines = [f"{where}:{number}:{line}" for where, number, line in found]
+        lines += listing.unreadable_names(where for where, _, _ in found)
         if not found:
             lines.append(f"[no match in {len(searched):,} text files]")
             if "\n" in pattern or "\\n" in pattern:

@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -66,11 +66,21 @@ class NotSearched:
 
     def notes(self) -> list[str]:
         """A line for each reason, with the first few paths."""
-        lines: list[str] = []
-        for reason, paths in self.paths.items():
-            more = f" and {len(paths) - 5:,} more" if len(paths) > 5 else ""
-            lines.append(f"[not searched, {reason}: {', '.join(paths[:5])}{more}]")
-        return lines
+        return [f"[not searched, {reason}: {_few(paths)}]" for reason, paths in self.paths.items()]
+
+
+def unreadable_names(paths: Iterable[str]) -> list[str]:
+    """A line about those that are no paths for the tools, if there are any: with a backslash, or bytes that are no text."""
+    found = [path for path in dict.fromkeys(paths) if "\\" in path or "\ufffd" in path]
+    return (
+        [f"[no tool takes these paths, which hold a backslash or bytes that are no text: {_few(found)}]"]
+        if found
+        else []
+    )
+
+
+def _few(paths: list[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5:,} more" if len(paths) > 5 else "")
 
 
 @dataclass(slots=True)
