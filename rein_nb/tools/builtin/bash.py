@@ -101,9 +101,9 @@ class Bash:
         """Run a bash command."""
         if "\0" in command:
             raise ValueError("a command must not contain NUL")
-        self._root.held()
         limit = timeout_s or self.timeout_s
-        with _argument(encoded(command, "the command")) as (argument, descriptors):
+        script = encoded(command, "the command")
+        with self._root.open_dir(), _argument(script) as (argument, descriptors):
             line = [self._shell, "--noprofile", "--norc", "-c", argument]
             environment: dict[str, str] = {}
             if self.confined:

@@ -80,7 +80,7 @@ class Root:
         """Close the descriptor; the root cannot be used afterwards."""
         self._folder.close()
 
-    def held(self) -> Held:
+    def _held(self) -> Held:
         """The folder that stands at the path now, open.
 
         Raises
@@ -159,7 +159,7 @@ class Root:
         The last component may not exist; when it does it is no symbolic link at the moment it was looked at.
         """
         pending = self.parts(path)[::-1]
-        root = self.held()  # stays open as long as it is referred to here
+        root = self._held()  # stays open as long as it is referred to here
         opened: list[int] = []
         links = 0
         try:
