@@ -97,12 +97,11 @@ class Root:
             if os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(folder.descriptor)):
                 return folder
             self._folder = Held(open_without_links(self.path))
-        except OSError:
-            raise FileNotFoundError(
-                errno.ENOENT,
-                "the root folder is gone, or something else stands in its place; make it again",
-                str(self.path),
-            ) from None
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            why = "the root folder is gone, or something else stands in its place; make it again"
+            raise FileNotFoundError(errno.ENOENT, why, str(self.path)) from None
         return self._folder
 
     # -- paths ------------------------------------------------------------------------------------
