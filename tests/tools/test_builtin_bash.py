@@ -19,7 +19,7 @@ import pytest
 from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, ToolContext, ToolDefinitionError
-from rein_nb.tools.builtin import NotConfinedWarning, sandbox, toolset
+from rein_nb.tools.builtin import NotConfinedWarning, processes, sandbox, toolset
 
 SECRET = "the secret outside"
 WHY_NOT = sandbox.unavailable_because()
@@ -187,6 +187,26 @@ async def test_C100_cancelling_the_task_does_not_cut_the_wait_for_the_child_shor
     with pytest.raises(asyncio.CancelledError):
         await task
     assert alive(mark) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="marked processes are found under /proc")
+def test_what_left_its_process_group_is_gone_when_the_wait_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**os.environ, processes.MARK: f"test-{os.getpid()}"}
+    stray = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+    kill, asked = os.kill, set[int]()
+
+    def slow_to_die(pid: int, number: int) -> None:
+        if pid in asked:
+            kill(pid, number)
+        asked.add(pid)
+
+    monkeypatch.setattr(os, "kill", slow_to_die)
+    try:
+        processes._end_strays(env)
+        assert stray.wait(timeout=5) == -9
+    finally:
+        monkeypatch.undo()
+        stray.kill()
 
 
 async def test_what_a_command_leaves_in_the_background_ends_with_it(either: Tool, mark: str) -> None:

@@ -209,19 +209,29 @@ MARK = "REIN_NB_COMMAND"
 
 
 def _end_strays(env: Mapping[str, str]) -> None:
+    """Kill what carries the command's mark, and look again until nothing does: it may just have started more, and dies a moment later."""
     mark = env.get(MARK)
     if not mark or not os.path.isdir("/proc/self"):
         return
-    wanted = f"{MARK}={mark}".encode()
+    end = time.monotonic() + TERMINATE_S
+    while _kill_marked(f"{MARK}={mark}".encode()) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _kill_marked(mark: bytes) -> bool:
+    """Whether there was a process with this in its environment."""
+    found = False
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
+                if mark in file.read().split(b"\0"):
+                    found = True
                     os.kill(int(name), signal.SIGKILL)
         except OSError:  # gone meanwhile, or another user's
             continue
+    return found
 
 
 async def run_async(
