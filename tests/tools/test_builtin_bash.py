@@ -19,7 +19,7 @@ import pytest
 from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, ToolContext, ToolDefinitionError
-from rein_nb.tools.builtin import NotConfinedWarning, sandbox, toolset
+from rein_nb.tools.builtin import NotConfinedWarning, processes, sandbox, toolset
 
 SECRET = "the secret outside"
 WHY_NOT = sandbox.unavailable_because()
@@ -81,6 +81,30 @@ async def test_much_output_is_cut_in_the_middle(free: Tool) -> None:
     assert output.endswith("last\n")
     assert "bytes of output were dropped here" in output
     assert len(output) < 1_300_000
+
+
+@pytest.mark.parametrize("confine", ["off", pytest.param("require", marks=needs_sandbox)])
+async def test_a_command_longer_than_an_argument_may_be_runs_like_any_other(root: Path, confine: Any) -> None:
+    tool = bash(root, confine=confine)
+    long = "é" * 150_000
+    look = "read -r x; echo got:$x $#; ls /proc/self/fd 2>/dev/null | wc -l"
+    ran = await run(tool, f"cat > long.txt <<'EOF'\n  {long}\nEOF\n{look}")
+    assert (root / "long.txt").read_text() == f"  {long}\n"
+    short = await run(tool, look)
+    assert short.text.startswith("got: 0\n")
+    assert (ran.text, ran.status) == (short.text, "ok")
+    failed = await run(tool, f": {long}\nfalse\n(exit 7)")
+    assert failed.details["exit_status"] == 7
+    wrong = await run(tool, f": {long}\n(")
+    assert wrong.is_error
+    assert "syntax error" in wrong.text
+
+
+async def test_half_a_character_in_a_command_is_refused_in_words(free: Tool) -> None:
+    refused = await run(free, "echo \ud800")
+    assert refused.is_error
+    assert "the command has half of a character, the unpaired surrogate U+D800, at position 5" in refused.text
+    assert (await run(free, "echo \ud83d\ude00")).text == "😀"
 
 
 async def test_progress_is_the_newest_line(root: Path) -> None:
@@ -163,6 +187,26 @@ async def test_C100_cancelling_the_task_does_not_cut_the_wait_for_the_child_shor
     with pytest.raises(asyncio.CancelledError):
         await task
     assert alive(mark) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="marked processes are found under /proc")
+def test_what_left_its_process_group_is_gone_when_the_wait_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**os.environ, processes.MARK: f"test-{os.getpid()}"}
+    stray = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True)
+    kill, asked = os.kill, set[int]()
+
+    def slow_to_die(pid: int, number: int) -> None:
+        if pid in asked:
+            kill(pid, number)
+        asked.add(pid)
+
+    monkeypatch.setattr(os, "kill", slow_to_die)
+    try:
+        processes._end_strays(env)
+        assert stray.wait(timeout=5) == -9
+    finally:
+        monkeypatch.undo()
+        stray.kill()
 
 
 async def test_what_a_command_leaves_in_the_background_ends_with_it(either: Tool, mark: str) -> None:

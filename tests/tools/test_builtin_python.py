@@ -125,16 +125,18 @@ class FakePyplot(types.ModuleType):
     def __init__(self) -> None:
         super().__init__("matplotlib.pyplot")
         self.figures: dict[int, Any] = {}
+        self.current = 0
 
     def figure(self, number: int | None = None) -> Any:
         if number is None:
             number = max(self.figures, default=0) + 1
         if number not in self.figures:
             self.figures[number] = FakeFigure(number)
+        self.current = number
         return self.figures[number]
 
-    def get_fignums(self) -> list[int]:
-        return sorted(self.figures)
+    def get_all_fig_managers(self) -> list[Any]:
+        return list(self.figures.values())
 
     def close(self, number: int) -> None:
         del self.figures[number]
@@ -142,17 +144,21 @@ class FakePyplot(types.ModuleType):
 
 class FakeFigure:
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.num = number
+        self.canvas = types.SimpleNamespace(figure=self)
 
     def savefig(self, target: Any, format: str, bbox_inches: str) -> None:
         assert format == "png"
-        target.write(PNG + bytes([self.number]))
+        target.write(PNG + bytes([self.num]))
 
 
 @pytest.fixture
 def pyplot(monkeypatch: pytest.MonkeyPatch) -> FakePyplot:
     module = FakePyplot()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", module)
+    helpers: Any = types.ModuleType("matplotlib._pylab_helpers")
+    helpers.Gcf = module
+    monkeypatch.setitem(sys.modules, "matplotlib._pylab_helpers", helpers)
     return module
 
 
@@ -166,6 +172,142 @@ async def test_new_figures_are_captured_and_closed(python: Tool, pyplot: FakePyp
     failed = await run(python, "plt.figure()\n1 / 0")
     assert [part.data for part in failed.content if isinstance(part, MediaPart)] == [PNG + b"\x02"]
     assert pyplot.figures == {1: old}
+
+
+async def test_a_figure_that_cannot_be_drawn_loses_nothing_else(
+    python: Tool, pyplot: FakePyplot, namespace: dict[str, Any]
+) -> None:
+    namespace["plt"] = pyplot
+    code = "def bad(*args, **more):\n    raise ValueError('bad mathtext')\nprint('printed')\nplt.figure().savefig = bad\nplt.figure()\n6 * 7"
+    result = await run(python, code)
+    assert result.status == "ok"
+    assert result.text == "printed\n42\n[figure 1 could not be drawn: ValueError: bad mathtext]"
+    assert [part.data for part in result.content if isinstance(part, MediaPart)] == [PNG + b"\x02"]
+    assert pyplot.figures == {}
+    failed = await run(python, "plt.figure().savefig = bad\n1 / 0")
+    assert "ZeroDivisionError" in failed.text
+    assert "could not be drawn" in failed.text
+
+
+async def test_the_current_figure_stays_the_current_one(python: Tool, pyplot: FakePyplot) -> None:
+    pyplot.figure()
+    pyplot.figure()
+    pyplot.figure(1)
+    assert (await run(python, "1")).status == "ok"
+    assert pyplot.current == 1
+
+
+async def test_a_figure_in_the_place_of_a_closed_one_is_new(
+    python: Tool, pyplot: FakePyplot, namespace: dict[str, Any]
+) -> None:
+    pyplot.figure()
+    namespace["plt"] = pyplot
+    result = await run(python, "plt.close(1)\nfor _ in range(3): plt.figure()")
+    assert len([part for part in result.content if isinstance(part, MediaPart)]) == 3
+    assert pyplot.figures == {}
+
+
+async def test_captured_streams_are_streams(python: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+    code = """
+import io, os, sys
+print(sys.stdout.encoding, sys.stderr.encoding, sys.stdout.errors, sys.stdout.isatty(), sys.stdout.writable())
+sys.stdout.buffer.write(b"by"); sys.stdout.buffer.write(memoryview(b"tes \\xc3")); sys.stdout.buffer.write(b"\\xa9\\n")
+sys.stdout.buffer.flush(); sys.stdout.flush()
+sys.stderr.buffer.write(b"wrong \\xff\\n")
+sys.stdout.writelines(["a\\n", "b\\n"])
+sys.stdout.reconfigure(line_buffering=True)
+try:
+    sys.stdout.fileno()
+except OSError as exc:
+    print(type(exc).__name__)
+try:
+    sys.stdout.write(1)
+except TypeError as exc:
+    print(exc)
+sys.stdout.buffer.write(b"cut \\xc3")
+"""
+    result = await run(python, code.replace("\\\\", "\\") + "None")
+    assert result.text == (
+        "utf-8 utf-8 replace False True\nbytes é\nwrong \ufffd\na\nb\nUnsupportedOperation\n"
+        "write() argument must be str, not int\ncut \ufffd"
+    )
+    assert capsys.readouterr() == ("", "")
+
+
+async def test_other_threads_have_their_own_streams_attributes(python: Tool, namespace: dict[str, Any]) -> None:
+    real = sys.stdout
+    seen: list[Any] = []
+
+    def look() -> None:
+        thread = threading.Thread(
+            target=lambda: seen.extend([sys.stdout.encoding, sys.stdout.buffer, sys.stdout.closed])
+        )
+        thread.start()
+        thread.join()
+
+    namespace["look"] = look
+    assert (await run(python, "look()")).status == "ok"
+    assert seen == [real.encoding, real.buffer, False]
+    assert (await run(python, "import io, sys; isinstance(sys.stdout, io.TextIOBase)")).text == "True"
+
+
+@pytest.mark.parametrize("how", ["sys.stdout.buffer", "sys.stdout.detach()"])
+async def test_a_wrapper_around_the_captured_stream_ends_with_the_call(python: Tool, how: str) -> None:
+    before = sys.stdout
+    result = await run(
+        python, f"import io, sys\nsys.stdout = io.TextIOWrapper({how}, encoding='utf-8')\nprint('wrapped')"
+    )
+    assert result.text == "wrapped\n"
+    assert sys.stdout is before
+    closed = await run(
+        python, f"import io, sys\nsys.stdout = io.TextIOWrapper({how})\nprint('wrapped')\nsys.stdout.close()"
+    )
+    assert closed.text == "wrapped\n"
+    assert sys.stdout is before
+    assert (await run(python, "print('still')")).text == "still\n"
+
+
+async def test_code_that_deletes_its_stream_loses_no_output(python: Tool) -> None:
+    before = sys.stdout
+    assert (await run(python, "import sys\nprint('kept')\ndel sys.stdout")).text == "kept\n"
+    assert sys.stdout is before
+
+
+async def test_without_a_stream_output_is_captured_all_the_same(
+    python: Tool, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    failed: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            print("nowhere")
+        except Exception as exc:
+            failed.append(exc)
+
+    namespace["thread"] = threading.Thread(target=elsewhere)
+    result = await run(python, "print('kept')\nthread.start()\nthread.join()")
+    assert (result.text, failed, sys.stdout) == ("kept\n", [], None)
+
+
+async def test_what_keeps_a_captured_stream_is_captured_in_later_calls(
+    python: Tool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        await run(python, "import logging, sys\nhandler = logging.StreamHandler()\nkept = sys.stdout")
+    ).status == "ok"
+    again = await run(python, "handler.emit(logging.makeLogRecord({'msg': 'logged'}))\nprint('kept', file=kept)")
+    assert again.text == "logged\nkept\n"
+    assert capsys.readouterr() == ("", "")
+
+
+async def test_half_a_character_in_code_is_refused_in_words(python: Tool) -> None:
+    refused = await run(python, "x = '\ud800'")
+    assert refused.is_error
+    assert (
+        refused.text
+        == "ValueError: code has half of a character, the unpaired surrogate U+D800, at position 5; send the whole character, or none\n"
+    )
 
 
 async def in_time(work: asyncio.Future[ToolResult], seconds: float) -> ToolResult:

@@ -92,7 +92,7 @@ def toolset(
             continue
         assert confined is not None
         if name == "bash":
-            bash = Bash(confined.path, timeout_s, confine)
+            bash = Bash(confined, timeout_s, confine)
             made.append(Tool(bash.bash, description=bash.description, requires_approval=needs, parallel_safe=False))
             continue
         changes = name in ("write", "edit")

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 import warnings
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rein_nb.ir import ToolResult
 from rein_nb.tools.builtin import sandbox
+from rein_nb.tools.builtin.editing import encoded
 from rein_nb.tools.builtin.processes import Finished, run_async
+from rein_nb.tools.builtin.rooted import Root
 from rein_nb.tools.context import ToolContext
 from rein_nb.tools.names import ToolDefinitionError
 
 MAX_TIMEOUT_S = 3600.0
 _PROGRESS_S = 0.25
 
+_MAX_ARGUMENT = 100_000
+"""Bytes of a command that are handed over as an argument. Linux takes at most 128 KiB; what is longer comes in a file."""
 _CONFINED = (
     "Run a bash command in a sandbox. Only the folder it starts in can be written, the system's programs can be read, "
     "there is no network. What is still running when the command ends is ended too."
@@ -55,9 +61,10 @@ class Bash:
     """
 
     def __init__(
-        self, root: Path, timeout_s: float = 120.0, confine: Literal["auto", "require", "off"] = "auto"
+        self, root: Root, timeout_s: float = 120.0, confine: Literal["auto", "require", "off"] = "auto"
     ) -> None:
-        self.root = root
+        self._root = root
+        self.root = root.path
         self.timeout_s = timeout_s
         shell = shutil.which("bash")
         if shell is None:
@@ -94,14 +101,18 @@ class Bash:
         """Run a bash command."""
         if "\0" in command:
             raise ValueError("a command must not contain NUL")
-        line = [self._shell, "--noprofile", "--norc", "-c", command]
-        environment: dict[str, str] = {}
-        if self.confined:
-            line = sandbox.confined_command(line, self.root, shutil.which("bwrap") or "bwrap")
-        else:
-            environment = sandbox.scrubbed_environment()
         limit = timeout_s or self.timeout_s
-        finished = await run_async(line, cwd=str(self.root), env=environment, timeout_s=limit, on_output=_Reporter(ctx))
+        script = encoded(command, "the command")
+        with self._root.open_dir(), _argument(script) as (argument, descriptors):
+            line = [self._shell, "--noprofile", "--norc", "-c", argument]
+            environment: dict[str, str] = {}
+            if self.confined:
+                line = sandbox.confined_command(line, self.root, shutil.which("bwrap") or "bwrap")
+            else:
+                environment = sandbox.scrubbed_environment()
+            finished = await run_async(
+                line, cwd=str(self.root), env=environment, timeout_s=limit, on_output=_Reporter(ctx), descriptors=descriptors
+            )  # fmt: skip
         return self._result(ctx, finished, limit)
 
     def _result(self, ctx: ToolContext[Any], finished: Finished, limit: float) -> ToolResult:
@@ -129,6 +140,19 @@ class Bash:
         return ToolResult(
             tool_call_id=ctx.call.id, content=text, details=details, is_error=status != "ok", status=status
         )
+
+
+@contextmanager
+def _argument(command: bytes) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """(what follows ``bash -c``, the descriptors that it needs)."""
+    if len(command) <= _MAX_ARGUMENT:
+        yield command.decode(), ()
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(command)
+        file.seek(0)
+        number = file.fileno()
+        yield f'IFS= read -r -d "" REPLY <&{number}; exec {number}<&-; eval "$REPLY"', (number,)
 
 
 class _Reporter:

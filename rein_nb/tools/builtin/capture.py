@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 
 from rein_nb.ir import MediaPart
 from rein_nb.ir.base import clean_text
+from rein_nb.tools.render import describe_error
 
 MAX_CAPTURED = 2**20
 """Characters kept of what one call prints; the rest is counted and dropped."""
@@ -22,11 +24,12 @@ MAX_CAPTURED = 2**20
 
 @dataclass(slots=True)
 class Captured:
-    """What one piece of code put out. `text` holds stdout and stderr in the order of writing."""
+    """What one piece of code put out. `text` holds stdout and stderr in the order of writing, `faults` says which pictures are missing."""
 
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     media: list[MediaPart] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
     def write(self, text: str) -> None:
         """Keep a piece, as long as there is room."""
@@ -44,35 +47,64 @@ class Captured:
         )
 
 
-class _Router(io.TextIOBase):
-    """Stands in for a standard stream: captured threads write to their capture, all others to the stream itself."""
+class _Bytes(io.RawIOBase):
+    """The `buffer` of a captured stream: bytes are kept as the text they stand for."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.captures: dict[int, Captured] = {}
-
-    def write(self, text: str) -> int:
-        captured = self.captures.get(threading.get_ident())
-        if captured is None:
-            return self.stream.write(text)
-        captured.write(str(text))
-        return len(text)
-
-    def flush(self) -> None:
-        if threading.get_ident() not in self.captures:
-            self.stream.flush()
-
-    def isatty(self) -> bool:
-        return threading.get_ident() not in self.captures and self.stream.isatty()
+    def __init__(self, captured: Captured, name: str) -> None:
+        self.name = f"<{name}>"
+        self._captured = captured
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def writable(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation(
+            "output is captured here, so it has no file descriptor; capture a command's output and print it"
+        )
+
+    def write(self, data: Any) -> int:
+        whole = bytes(data)
+        self._captured.write(self._decoder.decode(whole))
+        return len(whole)
+
+    def end(self) -> None:
+        """Keep what was begun of a last character."""
+        self._captured.write(self._decoder.decode(b"", True))
+
+
+class _Stream(io.TextIOWrapper):
+    """A captured stream. Text is kept as it is, also what UTF-8 does not have."""
+
+    def __init__(self, captured: Captured, name: str) -> None:
+        self.bytes = _Bytes(captured, name)
+        super().__init__(self.bytes, encoding="utf-8", errors="replace", newline="\n", write_through=True)
+        self._captured = captured
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        self._captured.write(text)
+        return len(text)
+
+
+@io.TextIOBase.register
+class _Router:
+    """Stands in for a standard stream: it is the capture's stream for captured threads and the stream itself for all others."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream
+        self.captures: dict[int, _Stream] = {}
+        # Where there is no stream, print does nothing.
+        self._others = _Stream(Captured(), "nowhere") if stream is None else stream
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+        return getattr(self.captures.get(threading.get_ident(), self._others), name)
 
 
 _lock = threading.Lock()
+_routers: dict[str, _Router] = {}
+"""The newest router of each stream, used again: what the code has kept of one, a handler of `logging` say, is captured in later calls too."""
 
 
 @contextmanager
@@ -80,28 +112,44 @@ def captured_output() -> Iterator[Captured]:
     """Capture what this thread prints, and what it displays through IPython, until the block ends."""
     captured = Captured()
     ident = threading.get_ident()
+    streams = {name: _Stream(captured, name) for name in ("stdout", "stderr")}
     with _lock:
-        routers = [_route("stdout"), _route("stderr")]
-        for router in routers:
-            router.captures[ident] = captured
+        routers = {name: _route(name) for name in streams}
+        for name, router in routers.items():
+            router.captures[ident] = streams[name]
     try:
         with _captured_displays(captured), _captured_figures(captured):
             yield captured
     finally:
+        for name, router in routers.items():
+            _unwrap(name, router, streams[name])
         with _lock:
-            for name, router in zip(("stdout", "stderr"), routers, strict=True):
+            for name, router in routers.items():
                 router.captures.pop(ident, None)
                 if not router.captures and getattr(sys, name) is router:
                     setattr(sys, name, router.stream)
 
 
+def _unwrap(name: str, router: _Router, stream: _Stream) -> None:
+    """Take away what the code put around its captured stream, as in ``sys.stdout = io.TextIOWrapper(sys.stdout.buffer)``: others print too."""
+    now = getattr(sys, name, stream)  # the code may have deleted it
+    try:
+        if now is stream or getattr(now, "buffer", None) is stream.bytes:
+            setattr(sys, name, router)
+            now.flush()
+    except ValueError:  # closed or detached: nothing is held back there
+        pass
+    stream.bytes.end()
+
+
 def _route(name: str) -> _Router:
-    stream = getattr(sys, name)
+    stream = getattr(sys, name, None)
     if isinstance(stream, _Router):
         return stream
-    router = _Router(stream)
-    setattr(sys, name, router)
-    return router
+    if name not in _routers or _routers[name].stream is not stream:
+        _routers[name] = _Router(stream)
+    setattr(sys, name, _routers[name])
+    return _routers[name]
 
 
 @contextmanager
@@ -118,7 +166,10 @@ def _captured_displays(captured: Captured) -> Iterator[None]:
         picture = next((data[mime] for mime in ("image/png", "image/jpeg") if mime in data), None)
         if picture is not None:
             mime = "image/png" if "image/png" in data else "image/jpeg"
-            captured.media.append(MediaPart(kind="image", mime_type=mime, data=picture))
+            try:
+                captured.media.append(MediaPart(kind="image", mime_type=mime, data=picture))
+            except ValueError as exc:
+                captured.faults.append(f"[a picture could not be shown: {describe_error(exc)}]")
         elif "text/plain" in data:
             captured.write(f"{data['text/plain']}\n")
 
@@ -132,21 +183,26 @@ def _captured_displays(captured: Captured) -> Iterator[None]:
 @contextmanager
 def _captured_figures(captured: Captured) -> Iterator[None]:
     """New matplotlib figures become pictures and are closed, as a cell of a notebook does it."""
-    before = {id(figure) for _, figure in _figures()}
+    before = [figure for _, figure in _figures()]
     try:
         yield
     finally:
         for number, figure in _figures():
-            if id(figure) not in before:
-                captured.media.append(_png(figure))
-                sys.modules["matplotlib.pyplot"].close(number)
+            if not any(figure is one for one in before):
+                try:
+                    captured.media.append(_png(figure))
+                except Exception as exc:
+                    captured.faults.append(f"[figure {number} could not be drawn: {describe_error(exc)}]")
+                finally:
+                    sys.modules["matplotlib.pyplot"].close(number)
 
 
 def _figures() -> list[tuple[int, Any]]:
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None:
+    """Number and figure of all that are open. They are not asked of pyplot, which would make each the current one."""
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    if helpers is None:
         return []
-    return [(number, pyplot.figure(number)) for number in pyplot.get_fignums()]
+    return [(manager.num, manager.canvas.figure) for manager in helpers.Gcf.get_all_fig_managers()]
 
 
 def _png(figure: Any) -> MediaPart:

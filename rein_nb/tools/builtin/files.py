@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import IO, Annotated, Any
 
 from pydantic import Field
 
 from rein_nb.ir import ToolResult
 from rein_nb.tools.builtin import listing, matcher
-from rein_nb.tools.builtin.editing import replaced
-from rein_nb.tools.builtin.reading import read_result
+from rein_nb.tools.builtin.editing import encoded, replaced
+from rein_nb.tools.builtin.reading import read_result, whole_text
 from rein_nb.tools.builtin.rooted import NotAFile, Root
 from rein_nb.tools.context import ToolContext
 
@@ -50,7 +51,7 @@ class Files:
 
     def write(self, path: FilePath, content: Annotated[str, "The whole content."], ctx: ToolContext[Any]) -> ToolResult:
         """Write a whole text file. Replaces a file that exists; makes missing folders. To change a part of a file use edit."""
-        data = content.encode("utf-8")
+        data = encoded(content, "content")
         is_new = self.root.write(path, data)
         what = "Created" if is_new else "Replaced"
         return ToolResult(
@@ -82,6 +83,7 @@ class Files:
             raise NotAFile(
                 errno.EINVAL, f"is not UTF-8 text ({exc.reason} at byte {exc.start}), so it is not edited", path
             ) from exc
+        old, new = encoded(old, "old").decode(), encoded(new, "new").decode()
         changed, count = replaced(text, old, new, everywhere=everywhere)
         self.root.write(path, changed.encode("utf-8"), expect=state)
         times = "once" if count == 1 else f"{count} times"
@@ -115,19 +117,21 @@ class Files:
         ctx: ToolContext[Any],
         path: Annotated[str, "Folder to search in."] = ".",
     ) -> ToolResult:
-        """Find files by name. A pattern without / matches names in every folder; ** crosses folders."""
+        """Find files by name. A pattern without / matches names in every folder; ** crosses folders. Folders like .git and node_modules are left out unless the pattern or path names them."""
         found: list[str] = []
         more = False
-        for entry in listing.find(self.root, pattern, path):
+        left_out = listing.NotSearched()
+        for entry in listing.find(self.root, pattern, path, left_out):
             ctx.raise_if_cancelled()
             if len(found) >= listing.MAX_ENTRIES:
                 more = True
                 break
             found.append(entry.path)
-        text = "\n".join(found) or "[no file fits]"
+        lines = [*(found or ["[no file fits]"]), *listing.unreadable_names(found), *left_out.notes()]
         if more:
-            text += f"\n[only the first {listing.MAX_ENTRIES:,} are shown]"
-        return ToolResult(tool_call_id=ctx.call.id, content=text, details={"files": found, "complete": not more})
+            lines.append(f"[only the first {listing.MAX_ENTRIES:,} are shown]")
+        details = {"files": found, "complete": left_out.complete and not more, "not_searched": left_out.counts}
+        return ToolResult(tool_call_id=ctx.call.id, content="\n".join(lines), details=details)
 
     def grep(
         self,
@@ -139,36 +143,61 @@ class Files:
         files: Annotated[str, Field(max_length=300, description="Only files that fit this pattern, like *.py.")] = "**",
         ignore_case: bool = False,
     ) -> ToolResult:
-        """Find lines in text files. Gives path:line number:line."""
-        texts = list(self._texts(path, files, ctx))
+        """Find lines in text files. Gives path:line number:line. Folders like .git and node_modules are left out unless files or path names them."""
+        left_out = listing.NotSearched()
+        searched: list[str] = []
+        texts = self._texts(path, files, ctx, left_out, searched)
         found, more = matcher.grep(texts, pattern, ignore_case=ignore_case, limit=_GREP_MATCHES, token=ctx.token)
         lines = [f"{where}:{number}:{line}" for where, number, line in found]
+        lines += listing.unreadable_names(where for where, _, _ in found)
+        if not found:
+            lines.append(f"[no match in {len(searched):,} text files]")
+            if "\n" in pattern or "\\n" in pattern:
+                lines.append("[lines are matched one by one, so no pattern reaches across a line end]")
         if more:
             lines.append(f"[only the first {_GREP_MATCHES} lines are shown; search for less]")
-        details = {"matches": [list(item) for item in found], "files": len(texts), "complete": not more}
-        return ToolResult(
-            tool_call_id=ctx.call.id,
-            content="\n".join(lines) or f"[no match in {len(texts)} text files]",
-            details=details,
-        )
+        details = {
+            "matches": [list(item) for item in found], "files": len(searched), "complete": left_out.complete and not more,
+            "not_searched": left_out.counts,
+        }  # fmt: skip
+        return ToolResult(tool_call_id=ctx.call.id, content="\n".join([*lines, *left_out.notes()]), details=details)
 
-    def _texts(self, path: str, pattern: str, ctx: ToolContext[Any]) -> Iterator[tuple[str, str]]:
+    def _texts(
+        self, path: str, pattern: str, ctx: ToolContext[Any], left_out: listing.NotSearched, searched: list[str]
+    ) -> Iterator[tuple[str, str]]:
+        """(path, content) of the text files, one by one, within the limits; what is beyond them goes into `left_out`."""
         left = _GREP_TOTAL
+        for where, opened in self._opened(path, pattern, left_out):
+            ctx.raise_if_cancelled()
+            if left <= 0:
+                left_out.add(f"after the first {_GREP_TOTAL:,} bytes of text", where)
+                continue
+            try:
+                with opened as file:
+                    text = whole_text(file, MAX_EDIT)
+                    left -= 0 if text is None else file.tell()
+            except FileNotFoundError:  # gone meanwhile
+                continue
+            except OSError as exc:
+                why = f"larger than {MAX_EDIT:,} bytes" if exc.errno == errno.EFBIG else exc.strerror
+                left_out.add(why or "cannot be read", where)
+                continue
+            if text is None:
+                left_out.add(listing.BINARY, where)
+                continue
+            searched.append(where)
+            yield where, text
+
+    def _opened(
+        self, path: str, pattern: str, left_out: listing.NotSearched
+    ) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+        """(path, its file, to be opened before the next one is asked for) of one file, or of a folder's files that fit a pattern."""
         try:
-            for entry in listing.find(self.root, pattern, path):
-                ctx.raise_if_cancelled()
-                if entry.kind != "file" or (entry.size or 0) > MAX_EDIT:
-                    continue
-                try:
-                    with self.root.open_at(entry.here, entry.name, entry.path) as file:
-                        data = file.read(MAX_EDIT)
-                except OSError:  # gone meanwhile, or a file that is not read (other names, no rights)
-                    continue
-                left -= len(data)
-                if left < 0:
-                    return
-                if b"\0" not in data[:8192]:
-                    yield entry.path, data.decode("utf-8", "replace")
-        except NotAFile:
+            for entry in listing.find(self.root, pattern, path, left_out):
+                if entry.kind == "file":
+                    yield entry.path, self.root.open_at(entry.here, entry.name, entry.path)
+        except NotAFile as exc:
+            if exc.errno != errno.ENOTDIR:
+                raise
             with self.root.open_file(path) as file:
-                yield path, file.read(MAX_EDIT).decode("utf-8", "replace")
+                yield path, nullcontext(file)

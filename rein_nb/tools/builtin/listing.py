@@ -2,23 +2,85 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
+import itertools
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.builtin.rooted import DIRECTORY_FLAGS, Root
+from rein_nb.tools.builtin.descriptors import DIRECTORY_FLAGS
+from rein_nb.tools.builtin.rooted import Root, spelled
 
 MAX_ENTRIES = 1_000
 MAX_VISITED = 200_000
 """Entries that one search looks at before it gives up."""
 
+MAX_DEPTH = 100
+"""Folders within folders that a search enters."""
+
+MAX_ALTERNATIVES = 100
+"""Patterns that one pattern with braces may stand for."""
+
 SKIPPED = frozenset(
     {".git", "__pycache__", "node_modules", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".ruff_cache"}
 )
 """Folders that a search does not enter unless its pattern names them."""
+
+
+BINARY = "binary"
+
+
+@dataclass(slots=True)
+class NotSearched:
+    """What a search left out, and why, so that nobody takes its silence for an answer.
+
+    Attributes
+    ----------
+    paths
+        Paths by reason.
+    visited
+        Entries that were looked at.
+    """
+
+    paths: dict[str, list[str]] = field(default_factory=dict)
+    visited: int = 0
+
+    def add(self, reason: str, path: str) -> None:
+        """Leave out a path."""
+        self.paths.setdefault(reason, []).append(path)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was searched that can be: what is binary cannot."""
+        return not self.paths.keys() - {BINARY}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many paths were left out, by reason."""
+        return {reason: len(paths) for reason, paths in self.paths.items()}
+
+    def notes(self) -> list[str]:
+        """A line for each reason, with the first few paths."""
+        return [f"[not searched, {reason}: {_few(paths)}]" for reason, paths in self.paths.items()]
+
+
+def unreadable_names(paths: Iterable[str]) -> list[str]:
+    """A line about those that are no paths for the tools, if there are any: with a backslash, or bytes that are no text."""
+    found = [path for path in dict.fromkeys(paths) if "\\" in path or "\ufffd" in path]
+    return (
+        [f"[no tool takes these paths, which hold a backslash or bytes that are no text: {_few(found)}]"]
+        if found
+        else []
+    )
+
+
+def _few(paths: list[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5:,} more" if len(paths) > 5 else "")
 
 
 @dataclass(slots=True)
@@ -28,7 +90,7 @@ class Entry:
     Attributes
     ----------
     path
-        For people and models: below the starting folder, with what is no text replaced.
+        For people and models: below the root, with what is no text replaced.
     here, name
         For opening it: the descriptor of its folder, valid while it is visited, and the name as it is.
     kind
@@ -68,32 +130,40 @@ def _size(item: os.DirEntry[str]) -> int | None:
         return None
 
 
-def walk(
-    here: int, enter: frozenset[str] = frozenset(), prefix: str = "", visited: list[int] | None = None
-) -> Iterator[Entry]:
+def walk(here: int, left_out: NotSearched, enter: frozenset[str] = frozenset(), prefix: str = "") -> Iterator[Entry]:
     """Every entry below an open folder, folders before what is in them.
 
     Parameters
     ----------
     here
         Descriptor of the folder.
+    left_out
+        Is told what was not looked into.
     enter
         Names of `SKIPPED` that are entered all the same.
+    prefix
+        Put before every path.
     """
-    counter = visited if visited is not None else [0]
     for entry in entries(here, prefix):
-        counter[0] += 1
-        if counter[0] > MAX_VISITED:
+        left_out.visited += 1
+        if left_out.visited > MAX_VISITED:
+            if left_out.visited == MAX_VISITED + 1:
+                left_out.add(f"after the first {MAX_VISITED:,} names", f"{entry.path} and whatever comes after it")
             return
         yield entry
         if entry.kind != "folder" or (entry.name in SKIPPED and entry.name not in enter):
             continue
-        try:
-            below = os.open(entry.name, DIRECTORY_FLAGS, dir_fd=here)
-        except OSError:  # gone, turned into something else, or not readable: there is nothing to look at
+        if prefix.count("/") >= MAX_DEPTH:
+            left_out.add(f"more than {MAX_DEPTH} folders deep", f"{entry.path}/")
             continue
         try:
-            yield from walk(below, enter, f"{entry.path}/", counter)
+            below = os.open(entry.name, DIRECTORY_FLAGS, dir_fd=here)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # gone, or turned into something else
+                left_out.add("cannot be opened", f"{entry.path}/")
+            continue
+        try:
+            yield from walk(below, left_out, enter, f"{entry.path}/")
         finally:
             os.close(below)
 
@@ -122,10 +192,36 @@ def _match(path: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return bool(path) and fnmatch.fnmatchcase(path[0], pattern[0]) and _match(path[1:], pattern[1:])
 
 
-def find(root: Root, pattern: str, path: str) -> Iterator[Entry]:
-    """The files (not folders) below `path` that fit a pattern."""
-    enter = frozenset(pattern.split("/")) | frozenset(root.parts(path))
+def find(root: Root, pattern: str, path: str, left_out: NotSearched) -> Iterator[Entry]:
+    """The files (not folders) below the folder `path` that fit a pattern, by their paths below the root.
+
+    The pattern is matched against what comes after `path`. It may hold alternatives in braces, as in ``*.{yaml,yml}``.
+
+    Raises
+    ------
+    ValueError
+        For a pattern that no path can fit, or one with too many alternatives.
+    """
+    patterns = _alternatives(pattern)
+    if any(one.startswith(("/", "~")) or ".." in one.split("/") for one in patterns):
+        raise ValueError(
+            f"the pattern {pattern!r} must be relative, without '..'; give the folder to search in as path"
+        )
+    start = root.parts(path)
+    enter = frozenset(start).union(*(one.split("/") for one in patterns))
+    above = clean_text("".join(f"{name}/" for name in start))
     with root.open_dir(path) as here:
-        for entry in walk(here, enter):
-            if entry.kind != "folder" and matches(entry.path, pattern):
+        for entry in walk(here, left_out, enter, above):
+            below = entry.path.removeprefix(above)
+            if entry.kind != "folder" and any(matches(below, one) for one in patterns):
+                entry.path = spelled(entry.path)
                 yield entry
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns that one with ``{a,b}`` stands for."""
+    pieces = re.split(r"\{([^{}]*,[^{}]*)\}", pattern)
+    options = [piece.split(",") if index % 2 else [piece] for index, piece in enumerate(pieces)]
+    if math.prod(map(len, options)) > MAX_ALTERNATIVES:
+        raise ValueError(f"the pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} alternatives")
+    return ["".join(chosen) for chosen in itertools.product(*options)]

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,8 +83,11 @@ def run(
     timeout_s: float | None,
     stop: threading.Event,
     on_output: Callable[[str], None] | None = None,
+    descriptors: Collection[int] = (),
 ) -> Finished:
     """Run a command to its end, its timeout (seconds) or the moment `stop` is set. Blocks the calling thread.
+
+    `descriptors` are open in the command too.
 
     Raises
     ------
@@ -96,7 +99,7 @@ def run(
     how: Literal["exited", "timed_out", "stopped"] = "exited"
     child = subprocess.Popen(
         list(command), cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
+        start_new_session=True, pass_fds=tuple(descriptors),
     )  # fmt: skip
     assert child.stdout is not None
     descriptor = child.stdout.fileno()
@@ -206,19 +209,29 @@ MARK = "REIN_NB_COMMAND"
 
 
 def _end_strays(env: Mapping[str, str]) -> None:
+    """Kill what carries the command's mark, and look again until nothing does: it may just have started more, and dies a moment later."""
     mark = env.get(MARK)
     if not mark or not os.path.isdir("/proc/self"):
         return
-    wanted = f"{MARK}={mark}".encode()
+    end = time.monotonic() + TERMINATE_S
+    while _kill_marked(f"{MARK}={mark}".encode()) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _kill_marked(mark: bytes) -> bool:
+    """Whether there was a process with this in its environment."""
+    found = False
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
+                if mark in file.read().split(b"\0"):
+                    found = True
                     os.kill(int(name), signal.SIGKILL)
         except OSError:  # gone meanwhile, or another user's
             continue
+    return found
 
 
 async def run_async(
@@ -228,6 +241,7 @@ async def run_async(
     env: Mapping[str, str],
     timeout_s: float | None,
     on_output: Callable[[str], None] | None = None,
+    descriptors: Collection[int] = (),
 ) -> Finished:
     """`run` for a coroutine. Cancelling it ends the command and returns what there was, instead of raising."""
     loop = asyncio.get_running_loop()
@@ -245,7 +259,9 @@ async def run_async(
     def work() -> None:
         result, error = None, None
         try:
-            result = run(command, cwd=cwd, env=env, timeout_s=timeout_s, stop=stop, on_output=on_output)
+            result = run(
+                command, cwd=cwd, env=env, timeout_s=timeout_s, stop=stop, on_output=on_output, descriptors=descriptors
+            )
         except Exception as exc:
             error = exc
         try:

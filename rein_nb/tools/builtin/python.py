@@ -24,6 +24,7 @@ from rein_nb.ir import MediaPart, TextPart, ToolResult
 from rein_nb.ir.base import clean_text
 from rein_nb.stream import CancellationToken
 from rein_nb.tools.builtin.capture import Captured, captured_output, shell_of_user
+from rein_nb.tools.builtin.editing import encoded
 from rein_nb.tools.context import ToolContext
 from rein_nb.tools.jsonable import is_frame
 from rein_nb.tools.render import describe_error, render
@@ -84,6 +85,7 @@ class Python:
 
 
 def _parsed(code: str, filename: str) -> ast.Module:
+    code = encoded(code, "code").decode()
     shell = shell_of_user()
     if shell is not None and hasattr(shell, "transform_cell"):
         code = shell.transform_cell(code)  # %magics and !commands
@@ -178,6 +180,7 @@ def _result(
     # A figure that is also the last value is shown once, among the figures.
     content.extend(part for part in shown if part not in captured.media)
     content.extend(captured.media)
+    content.extend(TextPart(text=f"\n{fault}") for fault in captured.faults)
     details: dict[str, Any] = {
         "output": printed,
         "value": "".join(p.text for p in shown if isinstance(p, TextPart)) or None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
-from typing import IO, Any
+from typing import IO
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
 from rein_nb.tools.builtin.rooted import NotAFile
@@ -18,7 +19,39 @@ MAX_MEDIA = 20 * 2**20
 """Bytes of an image, sound or PDF that is handed to the model."""
 
 _SNIFF = 8192
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BOMS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
+def text_encoding(head: bytes) -> str | None:
+    """How a file that begins like this is decoded: as its byte order mark says, else as UTF-8; None when it is no text."""
+    encoding = next((name for bom, name in _BOMS if head.startswith(bom)), "utf-8")
+    if encoding.startswith("utf-8") and (b"\0" in head or sniff(head) is not None):
+        return None
+    return encoding
+
+
+def whole_text(file: IO[bytes], limit: int) -> str | None:
+    """All of a text file, decoded as `read_result` does it; None when it is no text.
+
+    Raises
+    ------
+    NotAFile
+        When it has more than `limit` bytes.
+    """
+    head = file.read(_SNIFF)
+    encoding = text_encoding(head)
+    if encoding is None:
+        return None
+    data = head + file.read(limit + 1 - len(head))
+    if len(data) > limit:
+        raise NotAFile(errno.EFBIG, f"is too large: more than {limit:,} bytes")
+    return data.decode(encoding, "replace")
 
 
 def read_result(call: ToolCall, file: IO[bytes], path: str, start: int, lines: int | None) -> ToolResult:
@@ -47,14 +80,13 @@ def read_result(call: ToolCall, file: IO[bytes], path: str, start: int, lines: i
     media = sniff(head)
     if media is not None:
         return _media(call, head, file, path, size)
-    encoding = next((name for bom, name in _BOMS if head.startswith(bom)), "utf-8")
-    if encoding != "utf-16" and b"\0" in head:
+    encoding = text_encoding(head)
+    if encoding is None:
         text = f"<{path} is binary: {size:,} bytes, beginning {head[:16].hex(' ')}>"
         return ToolResult(tool_call_id=call.id, content=text, details={"path": path, "size": size, "binary": True})
     file.seek(0)
-    if encoding == "utf-16":
-        return _text(call, _Utf16Lines(file), path, size, start, lines)
-    return _text(call, file, path, size, start, lines)
+    # Lines end in \n only, as editors and `grep` count them.
+    return _text(call, io.TextIOWrapper(file, encoding, errors="replace", newline="\n"), path, size, start, lines)
 
 
 def _media(call: ToolCall, head: bytes, file: IO[bytes], path: str, size: int) -> ToolResult:
@@ -71,18 +103,7 @@ def _media(call: ToolCall, head: bytes, file: IO[bytes], path: str, size: int) -
     return ToolResult(tool_call_id=call.id, content=content, details=details)
 
 
-class _Utf16Lines:
-    """Lines of a UTF-16 file as UTF-8 bytes; such files are small, so it is read whole (up to the media limit)."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        text = file.read(MAX_MEDIA).decode("utf-16", "replace")
-        self._lines = iter(text.encode().splitlines(keepends=True))
-
-    def readline(self, limit: int = -1) -> bytes:
-        return next(self._lines, b"")[: limit if limit >= 0 else None]
-
-
-def _text(call: ToolCall, file: Any, path: str, size: int, start: int, lines: int | None) -> ToolResult:
+def _text(call: ToolCall, file: IO[str], path: str, size: int, start: int, lines: int | None) -> ToolResult:
     wanted = min(lines or MAX_LINES, MAX_LINES)
     taken: list[str] = []
     length = 0
@@ -90,17 +111,15 @@ def _text(call: ToolCall, file: Any, path: str, size: int, start: int, lines: in
     cut = False
     ended = False
     while True:
-        line, whole = _line(file)
-        if not line:
+        text, whole = _line(file)
+        if not text:
             ended = True
             break
         number += 1
         if number < start:
             continue
-        if len(taken) >= wanted or (taken and length + len(line) > MAX_TEXT):
+        if len(taken) >= wanted or (taken and length + len(text) > MAX_TEXT):
             break
-        text = line.decode("utf-8", "replace")
-        text = text.removeprefix("\ufeff") if number == 1 else text
         taken.append(text)
         length += len(text)
         if not whole:
@@ -119,12 +138,14 @@ def _text(call: ToolCall, file: Any, path: str, size: int, start: int, lines: in
     return ToolResult(tool_call_id=call.id, content="".join(taken) + note, details=details)
 
 
-def _line(file: Any) -> tuple[bytes, bool]:
+def _line(file: IO[str]) -> tuple[str, bool]:
     """(the next line, at most as long as a reading may be; whether that was all of it)."""
-    line: bytes = file.readline(MAX_TEXT)
-    if line.endswith(b"\n") or len(line) < MAX_TEXT:
+    line = file.readline(MAX_TEXT)
+    if line.endswith("\n") or len(line) < MAX_TEXT:
         return line, True
+    lost = False
     while True:
-        rest: bytes = file.readline(1 << 20)
-        if not rest or rest.endswith(b"\n"):
-            return line + (b"\n" if rest.endswith(b"\n") else b""), False
+        rest = file.readline(1 << 20)
+        if not rest or rest.endswith("\n"):
+            return line + rest[-1:], not lost and len(rest) < 2
+        lost = True

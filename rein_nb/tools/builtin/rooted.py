@@ -3,7 +3,8 @@
 A path is walked component by component from an open descriptor of the root, each step with ``O_NOFOLLOW``, so nothing that is swapped
 between a check and its use can lead outside: there is no check apart from the use. Symbolic links are read and resolved here, against the
 descriptors walked so far; one that leads out of the root is refused without looking at its target. ``..`` goes back along the walked
-descriptors and is never given to the kernel.
+descriptors and is never given to the kernel. When another folder has come to stand at the root's path, that one is opened, as long as no
+symbolic link leads there.
 """
 
 from __future__ import annotations
@@ -13,25 +14,17 @@ import os
 import re
 import secrets
 import stat
-import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from rein_nb.tools.builtin.descriptors import DIRECTORY_FLAGS, FILE_FLAGS, Held, open_without_links
 
 MAX_PATH = 4096
 MAX_NAME = 255
 _MAX_LINKS = 40
 _DRIVE = re.compile(r"[A-Za-z]:([\\/]|$)")
-DIRECTORY_FLAGS = (
-    os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-)
-FILE_FLAGS = (
-    getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
 
 
 class PathRefused(ValueError):
@@ -40,6 +33,11 @@ class PathRefused(ValueError):
 
 class NotAFile(OSError):
     """There is something of that name inside the folder, but it cannot be used as it was asked for."""
+
+
+def spelled(path: str) -> str:
+    """A path below a root, written so that `Root.parts` takes it for one: a name may begin like a home folder or a drive."""
+    return f"./{path}" if path.startswith("~") or _DRIVE.match(path) or not path.strip() else path
 
 
 class Root:
@@ -73,15 +71,38 @@ class Root:
             raise ValueError("the root folder must not be the root of the file system: that would confine nothing")
         self.hard_links = hard_links
         self._given = Path(os.path.abspath(os.path.expanduser(path)))
-        self._fd = os.open(self.path, DIRECTORY_FLAGS)
-        self._close = weakref.finalize(self, os.close, self._fd)
+        self._folder = Held(os.open(self.path, DIRECTORY_FLAGS))
 
     def __repr__(self) -> str:
         return f"Root({str(self.path)!r})"
 
     def close(self) -> None:
         """Close the descriptor; the root cannot be used afterwards."""
-        self._close()
+        self._folder.close()
+
+    def _held(self) -> Held:
+        """The folder that stands at the path now, open.
+
+        Raises
+        ------
+        FileNotFoundError
+            When there is none any more.
+        ValueError
+            When the root was closed.
+        """
+        folder = self._folder
+        if not folder.close.alive:
+            raise ValueError("this root was closed; make a new one")
+        try:
+            if os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(folder.descriptor)):
+                return folder
+            self._folder = Held(open_without_links(self.path))
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            why = "the root folder is gone, or something else stands in its place; make it again"
+            raise FileNotFoundError(errno.ENOENT, why, str(self.path)) from None
+        return self._folder
 
     # -- paths ------------------------------------------------------------------------------------
 
@@ -137,12 +158,13 @@ class Root:
         The last component may not exist; when it does it is no symbolic link at the moment it was looked at.
         """
         pending = self.parts(path)[::-1]
+        root = self._held()  # stays open as long as it is referred to here
         opened: list[int] = []
         links = 0
         try:
             while pending:
                 name = pending.pop()
-                here = opened[-1] if opened else self._fd
+                here = opened[-1] if opened else root.descriptor
                 if name == "..":
                     if not opened:
                         raise self._outside(path)
@@ -160,7 +182,7 @@ class Root:
                     return
                 opened.append(self._enter(name, here, path, create))
             # Everything was resolved away: the path is a folder that is open already.
-            yield opened[-1] if opened else self._fd, "."
+            yield opened[-1] if opened else root.descriptor, "."
         finally:
             for descriptor in opened:
                 os.close(descriptor)
@@ -189,6 +211,8 @@ class Root:
             os.mkdir(name, 0o777, dir_fd=here)
         except FileExistsError:  # somebody else made it in between; opening it says whether it is a folder
             pass
+        except OSError as exc:
+            raise _described(exc, path, making=True) from None
         try:
             return os.open(name, DIRECTORY_FLAGS, dir_fd=here)
         except OSError as exc:
@@ -301,6 +325,11 @@ class Root:
         except FileNotFoundError:
             return None
         self._check(found, path, writing=True)
+        # Replacing a file needs no right to write into it; who took that right away wants it to stay as it is.
+        if not found.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=here):
+            whose = "" if found.st_uid == os.geteuid() else ", of another user"
+            mode = f"mode {stat.S_IMODE(found.st_mode):04o}{whose}"
+            raise NotAFile(errno.EACCES, f"is write-protected ({mode}), so it is not changed", path)
         return found
 
     @staticmethod
@@ -308,11 +337,19 @@ class Root:
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE_FLAGS, 0o666, dir_fd=here)
         except OSError as exc:
-            raise _described(exc, path) from None
+            raise _described(exc, path, making=True) from None
         with open(descriptor, "wb") as file:
             if old is not None:
+                _keep_owner(file.fileno(), old)
                 os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode) & 0o777)
             file.write(data)
+
+
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(PermissionError):  # only the administrator gives files away
+            os.fchown(descriptor, old.st_uid, old.st_gid)
 
 
 def _same(expect: os.stat_result, found: os.stat_result | None) -> bool:
@@ -354,8 +391,10 @@ _WORDS = {
 }
 
 
-def _described(exc: OSError, path: str) -> OSError:
+def _described(exc: OSError, path: str, *, making: bool = False) -> OSError:
     """The error with the path as it was given: descriptors' messages name only the last component."""
     words = _WORDS.get(exc.errno or 0, exc.strerror or "cannot be opened")
+    if making and exc.errno in (errno.EACCES, errno.EPERM):
+        words = "cannot be written: its folder is write-protected"
     kind = FileNotFoundError if exc.errno == errno.ENOENT else NotAFile
     return kind(exc.errno or errno.EIO, words, path)
