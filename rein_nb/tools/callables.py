@@ -52,7 +52,7 @@ def is_unbound_method(fn: Callable[..., Any]) -> bool:
     if len(scope) < 2 or scope[-2] == "<locals>":
         return False
     first = next(iter(inspect.signature(fn).parameters.values()), None)
-    return first is not None and first.name in ("self", "cls") and first.annotation is inspect.Parameter.empty
+    return first is not None and first.name in ("self", "cls")
 
 
 def docstring(fn: Callable[..., Any]) -> str | None:

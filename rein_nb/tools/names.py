@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
 import sys
 import types
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin
 
 import typing_extensions
+from pydantic import AfterValidator
 
 
 class ToolDefinitionError(TypeError):
@@ -113,20 +115,43 @@ def modern(annotation: Any) -> Any:
         return annotation
     if isinstance(annotation, type) and typing.is_typeddict(annotation):
         return _converted_typed_dict(annotation)
+    return _with_arguments(annotation, modern)
+
+
+_LAZY = (
+    collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator, collections.abc.Collection, collections.abc.Container,
+    collections.abc.Reversible,
+)  # fmt: skip
+
+
+def eager(annotation: Any) -> Any:
+    """The annotation with a list for every ``Iterable`` in it: pydantic checks the items of one only while the function reads them."""
+    origin = get_origin(annotation)
+    if annotation in _LAZY or origin in _LAZY:
+        items = get_args(annotation)[:1] or (Any,)
+        whole = types.GenericAlias(list, (eager(items[0]),))
+        one_by_one = (origin or annotation) in (collections.abc.Iterator, collections.abc.Generator)
+        return typing.Annotated[whole, AfterValidator(iter)] if one_by_one else whole
+    return _with_arguments(annotation, eager)
+
+
+def _with_arguments(annotation: Any, change: Callable[[Any], Any]) -> Any:
+    """The annotation with its arguments changed; itself when that changes nothing."""
     arguments = get_args(annotation)
-    if not arguments or get_origin(annotation) is typing.Literal:
+    origin = get_origin(annotation)
+    if not arguments or origin in (typing.Literal, typing_extensions.Literal, collections.abc.Callable):
         return annotation
-    if get_origin(annotation) is typing.Annotated:
-        inner = modern(arguments[0])
+    if origin is typing.Annotated:
+        inner = change(arguments[0])
         return annotation if inner is arguments[0] else typing.Annotated[(inner, *arguments[1:])]
-    changed = tuple(modern(argument) for argument in arguments)
+    changed = tuple(change(argument) for argument in arguments)
     if all(new is old for new, old in zip(changed, arguments, strict=True)):
         return annotation
     if isinstance(annotation, types.UnionType):
         return typing.Union[changed]  # noqa: UP007 - built at run time
     if hasattr(annotation, "copy_with"):
         return annotation.copy_with(changed)
-    return types.GenericAlias(get_origin(annotation), changed)
+    return types.GenericAlias(origin, changed)
 
 
 def _converted_typed_dict(cls: Any) -> Any:

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typing_extensions
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
@@ -24,7 +33,7 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 from rein_nb.ir.base import loads
 from rein_nb.tools.callables import callable_name, docstring, is_context, unwrap, visible_parameters
 from rein_nb.tools.docstrings import parse_docstring
-from rein_nb.tools.names import Names, ToolDefinitionError
+from rein_nb.tools.names import Names, ToolDefinitionError, eager
 
 Kind = Literal["positional", "keyword", "var_positional", "var_keyword"]
 
@@ -133,8 +142,7 @@ class Signature:
                     continue
                 self._extra = self._extra_adapter(parameter.name, annotation)
                 continue
-            if annotation is inspect.Parameter.empty:
-                annotation = Any
+            annotation = Any if annotation is inspect.Parameter.empty else eager(annotation)
             if kind == "var_positional":
                 annotation, default = list[annotation], Field(default_factory=list)  # type: ignore[valid-type]
             elif default is inspect.Parameter.empty:
@@ -149,11 +157,20 @@ class Signature:
     ) -> None:
         info = _field_info(annotation, default)
         added: dict[str, Any] = {}
-        wire = info.validation_alias or info.alias
-        if not isinstance(wire, str):
+        wire = _alias(info)
+        if wire is None:
             wire = name
             # Fields get neutral names: parameters may start with _ or be called `schema`, `copy`, `model_config`.
             added["alias"] = name
+        if not isinstance(info.validation_alias, str | None):
+            added["validation_alias"] = wire  # the model is told one name
+        if default is ... and not info.is_required():
+            # Annotated[int, Field(default=5)]: the default is in the annotation, and the function has none.
+            default = (
+                Field(default_factory=info.default_factory)
+                if info.default_factory is not None
+                else Field(default=info.default)
+            )
         if info.description is None:
             text = _described(annotation) or docs.get(name)
             if text:
@@ -315,6 +332,14 @@ def _field_info(annotation: Any, default: Any) -> FieldInfo:
     if default is ... or default is PydanticUndefined:
         return FieldInfo.from_annotation(annotation)
     return FieldInfo.from_annotated_attribute(annotation, default)
+
+
+def _alias(info: FieldInfo) -> str | None:
+    """The name that a ``Field`` gives a parameter; of several the first."""
+    found = info.validation_alias or info.alias
+    if isinstance(found, AliasChoices):
+        return next((choice for choice in found.choices if isinstance(choice, str)), None)
+    return found if isinstance(found, str) else None
 
 
 def _described(annotation: Any) -> str | None:

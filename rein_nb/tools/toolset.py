@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from rein_nb.ir import ToolSpec
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.tool import Tool, as_tool
@@ -55,6 +57,8 @@ class Toolset:
         """
         with self._lock:
             if isinstance(thing, Toolset):
+                if thing._holds(self):
+                    raise ToolDefinitionError("a toolset cannot hold itself")
                 self._check_free(thing.names)
                 self._members.append((thing, None))
                 self._order.append(thing)
@@ -66,6 +70,9 @@ class Toolset:
             self._order.append(made.name)
             self._version += 1
             return made
+
+    def _holds(self, other: Toolset) -> bool:
+        return self is other or any(member._holds(other) for member, _ in self._members)
 
     def remove(self, name: str) -> None:
         """Take a tool out. One that comes from another toolset stays in that one.
@@ -93,6 +100,11 @@ class Toolset:
             twin._members, twin._hidden = list(self._members), self._hidden
             twin._version, twin._seen, twin._cache, twin._specs = self._version, self._seen, self._cache, self._specs
             return twin
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Toolset:
+        return self.copy()  # tools hold functions, which are what they are
 
     def _check_free(self, names: Iterable[str]) -> None:
         taken = sorted(set(names) & set(self._all()))
@@ -191,15 +203,37 @@ class Toolset:
         ------
         KeyError
             When an old name is not here.
+        ToolDefinitionError
+            When a new name is taken, is given twice, or is none that providers take.
         """
         missing = [name for name in names if name not in self]
         if missing:
             raise KeyError(f"no tool {', '.join(map(repr, missing))}; there are: {', '.join(self.names) or 'none'}")
+        wanted = [names.get(name, name) for name in self.names]
+        twice = sorted({name for name in wanted if wanted.count(name) > 1})
+        if twice:
+            raise ToolDefinitionError(f"two tools would be named {', '.join(map(repr, twice))}")
+        _check_names(names.values())
         return self._view(_memo(lambda made: made.with_options(name=names[made.name]) if made.name in names else made))
 
     def prefixed(self, prefix: str) -> Toolset:
-        """The same tools with `prefix` before every name."""
+        """The same tools with `prefix` before every name.
+
+        Raises
+        ------
+        ToolDefinitionError
+            When that makes a name that no provider takes.
+        """
+        _check_names(f"{prefix}{name}" for name in self.names)
         return self._view(_memo(lambda made: made.with_options(name=prefix + made.name)))
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        try:
+            ToolSpec(name=name)
+        except ValidationError as exc:
+            raise ToolDefinitionError(f"{name!r} cannot be a tool's name: {exc.errors()[0]['msg']}") from exc
 
 
 def _memo(change: Callable[[Tool], Tool]) -> Callable[[Tool], Tool]:
