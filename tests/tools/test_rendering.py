@@ -253,8 +253,13 @@ async def test_what_is_lazy_is_read(lazy: Any, data: Any, is_async: bool) -> Non
 
 
 async def test_an_endless_iterator_can_be_stopped() -> None:
+    def endless() -> Iterator[int]:
+        while True:
+            time.sleep(0.001)
+            yield 1
+
     def work() -> Any:
-        return itertools.chain(itertools.repeat(1))
+        return itertools.chain(endless())
 
     result = await asyncio.wait_for(Tool(work, timeout_s=0.1).call(CALL), 5)
     assert result.status == "timed_out"
