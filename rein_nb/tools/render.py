@@ -249,8 +249,8 @@ def to_result(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
     if isinstance(value, ToolResult):
         content, whole = cut_content(value.content, max_chars)
         update: dict[str, Any] = {"tool_call_id": call.id, "name": value.name or call.name, "content": content}
-        if whole is not None and value.details is None:
-            update["details"] = whole
+        if whole is not None and (value.details is None or isinstance(value.details, dict)):
+            update["details"] = whole if value.details is None else {"text": whole, **value.details}
         return value.model_copy(update=update)
     rendered = render(value)
     content, whole = cut_content(rendered.content, max_chars)
