@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rein_nb import aio
 from rein_nb.agent import Agent
 from rein_nb.ir import InvalidRequest, MediaPart, ToolCall, ToolResult
 from rein_nb.ir.redaction import redact
@@ -22,6 +23,7 @@ from rein_nb.tools import ToolContext, Toolset
 from rein_nb.tools.mcp import MCPError, MCPServer
 from rein_nb.tools.mcp.credentials import secrets_in
 from rein_nb.tools.mcp.errlog import ErrorLog
+from tests.tools.mcp_rude_http import CALLS, RudeHttp
 
 pytest.importorskip("mcp")
 
@@ -325,6 +327,70 @@ with MCPServer({rude()!r}, timeout_s=20.0) as server:
 """
     ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.stdout == '{"a": 1}\n' * 2, ended.stderr
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "HTTP 401 Unauthorized"), (500, "HTTP 500"), (404, "HTTP 404")])
+async def test_what_an_http_server_refuses_with_is_told(status: int, words: str) -> None:
+    with RudeHttp(status) as http, pytest.raises(MCPError, match=words):
+        async with MCPServer(url=http.url, connect_timeout_s=10.0):
+            pass
+
+
+async def test_faults_of_http_are_results_and_the_server_stays_usable() -> None:
+    with RudeHttp() as http:
+        async with MCPServer(url=http.url, timeout_s=20.0, headers={"X-Mine": "header-value-9"}) as server:
+            tools = server.toolset()
+            broken = await use(tools, "html_500")
+            assert "HTTP 500" in broken.text
+            body = broken.details["error"]["data"]["http"]["body"]
+            assert body == "<html>Internal error: api_key=[redacted]</html>"
+            inside = await use(tools, "json_500")
+            assert "broken inside" in inside.text
+            assert inside.details["error"]["data"]["data"] == 7
+            for name in CALLS:
+                if name not in ("silent_sse", "fine"):
+                    result = await use(tools, name)
+                    assert (name, result.status, result.details["started"]) == (name, "error", True)
+                    assert "header-value-9" not in result.model_dump_json()
+            assert (await use(tools, "fine")).text == "fine"
+            silent = await tools["silent_sse"].with_options(timeout_s=0.3).call(ToolCall(id="1", name="silent_sse"))
+            assert silent.status == "timed_out"
+            assert (await use(tools, "fine")).text == "fine"
+        assert http.headers[-1]["X-Mine"] == "header-value-9"
+
+
+async def test_many_servers_threads_and_forks_at_once_leave_nothing_behind(tmp_path: Path) -> None:
+    mark = f"mark-{tmp_path.name}"
+    servers = [MCPServer(rude("", mark), timeout_s=30.0) for _ in range(4)]
+    await asyncio.gather(*(server.__aenter__() for server in servers))
+    tools = Toolset([server.toolset(f"s{n}_") for n, server in enumerate(servers)])
+
+    def agent() -> Agent:
+        calls = [ToolCall(id=str(n), name=f"s{n}_echo", arguments={"n": n}) for n in range(4)]
+        return Agent(ScriptedProvider.llm(calls, "done", repeat=True), tools=tools)
+
+    # One agent's forks on this loop, one on the loop of another thread, one from a thread without a loop.
+    first = agent()
+    ends = await asyncio.gather(
+        *(fork.arun("go") for fork in (first.fork(), agent().fork())),
+        asyncio.to_thread(lambda: asyncio.run(agent().arun("go"))),
+        asyncio.to_thread(agent().run, "go"),
+    )
+    for end in ends:
+        assert [run.result.text for run in end.tool_runs] == [f'{{"n": {n}}}' for n in range(4)]
+    await asyncio.gather(*(use(tools, f"s{n}_die") for n in range(4)))
+    assert [(await use(tools, f"s{n}_echo", n=n)).status for n in range(4)] == ["ok"] * 4
+    await asyncio.gather(*(server.__aexit__(None, None, None) for server in servers))
+    assert not running(mark)
+    left = await asyncio.wrap_future(aio.submit(_left()))
+    assert left == []
+
+
+async def _left() -> list[str]:
+    """Tasks of servers on the library's loop."""
+    await asyncio.sleep(0.05)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    return [repr(task) for task in tasks if "mcp" in repr(task)]
 
 
 def running(mark: str) -> bool:

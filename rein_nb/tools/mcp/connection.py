@@ -163,7 +163,11 @@ class Connection:
                 # A server may hold a response open while it works: reading waits as long as the call does.
                 timeout = httpx2.Timeout(self._connect_timeout_s, read=None)
                 http = await stack.enter_async_context(
-                    httpx2.AsyncClient(headers=dict(address.headers), timeout=timeout)
+                    httpx2.AsyncClient(
+                        headers=dict(address.headers),
+                        timeout=timeout,
+                        event_hooks={"response": [self.exchange.responded]},
+                    )
                 )
                 transport = streamable_http_client(address.url, http_client=http)
             else:

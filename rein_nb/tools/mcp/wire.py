@@ -39,6 +39,22 @@ class Exchange:
     def __init__(self) -> None:
         self.left_out: dict[str, str] = {}
         self._asked: dict[Any, str] = {}
+        self._refused: dict[Any, dict[str, Any]] = {}
+
+    async def responded(self, response: Any) -> None:
+        """Note what an HTTP response with an error says; the package tells of it only that it was one."""
+        if response.status_code < 400:
+            return
+        try:
+            number = loads(response.request.content).get("id")
+        except (ValueError, AttributeError, RuntimeError):  # the end of a session, or a stream: no request of ours
+            return
+        said = {"status": response.status_code, "reason": response.reason_phrase, "body": ""}
+        length = response.headers.get("content-length", "")
+        if length.isdecimal() and int(length) <= _KEPT_CHARS:
+            said["body"] = clean_text((await response.aread()).decode("utf-8", "replace"))
+        if number in self._asked:
+            self._refused[number] = said
 
     def sent(self, message: Any) -> None:
         """Note what goes out."""
@@ -48,6 +64,7 @@ class Exchange:
             self._asked[number] = method
         elif method == "notifications/cancelled":
             self._asked.pop(params.get("requestId"), None)
+            self._refused.pop(params.get("requestId"), None)
 
     def received(self, item: Any) -> Any:
         """What the session gets of a message or of a failed attempt to read one."""
@@ -58,7 +75,13 @@ class Exchange:
             return item if message is None else SessionMessage(message)
         message = item.message
         result = getattr(message, "result", None)
-        method = self._asked.pop(message.id, None) if getattr(message, "method", None) is None else None
+        if getattr(message, "method", None) is not None:
+            return item
+        method, refused = self._asked.pop(message.id, None), self._refused.pop(message.id, None)
+        error = getattr(message, "error", None)
+        if refused is not None and error is not None:
+            error.message += f" (HTTP {refused['status']} {refused['reason']})"
+            error.data = {"http": refused} if error.data is None else {"http": refused, "data": error.data}
         if isinstance(result, dict):
             if method == "tools/call":
                 message.result = carried(result)
