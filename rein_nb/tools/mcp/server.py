@@ -31,6 +31,9 @@ T = TypeVar("T")
 _NAME_CHARS = 100
 """Characters of a server's own name that are used: it is in every result."""
 
+_PROGRESS_CHARS = 1_000
+"""Characters of a progress message that are passed on: each is an event of the run."""
+
 _EXIT_S = 6.0
 """Seconds that the end of the process waits for servers that were never closed."""
 
@@ -210,6 +213,11 @@ class MCPServer:
         """The tools' own names, as the server lists them."""
         return [found.name for found in self._listed]
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """By the name of a listed tool that no model can be given, why."""
+        return dict(self._connection.exchange.left_out) if self._connection is not None else {}
+
     def toolset(self, prefix: str = "", *, approve: NeedsApproval = False) -> Toolset:
         """The server's tools, live: what the server adds or takes away later is seen at the next turn.
 
@@ -271,7 +279,7 @@ class MCPServer:
     async def _call(self, tool: str, arguments: dict[str, Any], ctx: ToolContext[Any]) -> ToolResult:
         async def progress(done: float, total: float | None, message: str | None) -> None:
             words = message or (f"{done:g} of {total:g}" if total else f"{done:g}")
-            ctx.progress(words, min(1.0, max(0.0, done / total)) if total else None)
+            ctx.progress(words[:_PROGRESS_CHARS], min(1.0, max(0.0, done / total)) if total else None)
 
         try:
             connection = await self._connected()
