@@ -183,8 +183,9 @@ async def test_a_list_without_end_and_a_long_name() -> None:
         assert len(server.name) == 100
 
 
-async def test_closing_ends_calls_that_wait_and_a_connection_that_is_being_made() -> None:
-    server = MCPServer(rude("", "mark-closing"), timeout_s=60.0)
+async def test_closing_ends_calls_that_wait(tmp_path: Path) -> None:
+    mark = f"mark-{tmp_path}"
+    server = MCPServer(rude("", mark), timeout_s=60.0)
     await server.__aenter__()
     waiting = asyncio.create_task(use(server.toolset(), "never"))
     await asyncio.sleep(0.2)
@@ -193,11 +194,11 @@ async def test_closing_ends_calls_that_wait_and_a_connection_that_is_being_made(
     assert result.status == "error"
     assert result.details["started"] is True
     await server.__aexit__(None, None, None)  # twice does no harm
-    assert not running("mark-closing")
+    assert not running(mark)
 
 
 async def test_closing_while_it_connects_anew_leaves_no_process(tmp_path: Path) -> None:
-    mark = f"mark-{tmp_path.name}"
+    mark = f"mark-{tmp_path}"
     server = MCPServer(rude("second_silent", str(tmp_path / "started"), mark), timeout_s=60.0, connect_timeout_s=30.0)
     await server.__aenter__()
     tools = server.toolset()
@@ -304,7 +305,7 @@ def test_the_log_of_a_servers_errors_does_not_grow_without_end() -> None:
 
 @pytest.mark.parametrize("way", ["", "stubborn"])
 def test_a_server_that_was_never_closed_ends_with_the_process(way: str, tmp_path: Path) -> None:
-    mark = f"mark-{tmp_path.name}"
+    mark = f"mark-{tmp_path}"
     code = f"from rein_nb.tools.mcp import MCPServer\nMCPServer({rude(way, mark)!r}).__enter__()\nprint('entered')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("entered\n", "", 0)
@@ -361,7 +362,7 @@ async def test_faults_of_http_are_results_and_the_server_stays_usable() -> None:
 
 
 async def test_many_servers_threads_and_forks_at_once_leave_nothing_behind(tmp_path: Path) -> None:
-    mark = f"mark-{tmp_path.name}"
+    mark = f"mark-{tmp_path}"
     servers = [MCPServer(rude("", mark), timeout_s=30.0) for _ in range(4)]
     await asyncio.gather(*(server.__aenter__() for server in servers))
     tools = Toolset([server.toolset(f"s{n}_") for n, server in enumerate(servers)])
