@@ -99,4 +99,5 @@ class _Follower:
 
     def _tell(self, words: str, event: AgentEvent) -> None:
         if not self._questions:  # progress would take the place of the question
-            self._ctx.progress(words, data={"run_id": event.run_id})
+            status = event.result.status if isinstance(event, ToolExecutionEnd) else "running"
+            self._ctx.progress(words, data={"run_id": event.run_id, "status": status})

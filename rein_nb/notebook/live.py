@@ -114,9 +114,9 @@ class Live:
                 if isinstance(event, ev.ApprovalRequested):
                     self._ask(event, pane)
                 elif isinstance(event, ev.ToolExecutionStart | ev.ToolExecutionEnd):
-                    self.waiting.pop((pane, event.call.id), None)
+                    self._settle(pane, event.call.id)
                 elif isinstance(event, ev.ToolExecutionUpdate):
-                    self.waiting.pop((pane, event.call_id), None)
+                    self._settle(pane, event.call_id)
                 if self._channel is not None:
                     self._encoders[pane].take(ops)
                     if self._encoders[pane].dirty:
@@ -137,14 +137,27 @@ class Live:
             if event.decide is not None:
                 event.decide("deny", "nobody is there to approve it")
             return
-        self.waiting[pane, event.asked_by or event.call.id] = event
+        own = event.asked_by or event.call.id
+        self._settle(pane, own)
+        card = self.states[pane].calls.get(own)
+        self.waiting[pane, card.tool.asking_id if card is not None and card.tool is not None else own] = event
         if self._channel is None and self.where == "notebook" and not self.finished:
             self._open()
+
+    def _settle(self, pane: int, own: str) -> None:
+        """Nothing waits for a decision in the run's own call of this id."""
+        for key, event in list(self.waiting.items()):
+            if key[0] == pane and own == (event.asked_by or event.call.id):
+                self.waiting.pop(key, None)
 
     def decide(self, pane: int, call_id: str, decision: str) -> None:
         """The reader's answer to an approval request; only the first counts."""
         event = self.waiting.pop((pane, call_id), None)
         if event is not None and event.decide is not None and decision in ("allow", "deny", "always"):
+            with self._lock:
+                card = self.states[pane].calls.get(event.asked_by) if event.asked_by is not None else None
+                if card is not None and card.tool is not None and (question := card.tool.question) is not None:
+                    question.answer = "denied" if decision == "deny" else "allowed"
             event.decide(decision, "denied by the reader" if decision == "deny" else None)  # type: ignore[arg-type]
 
     def _wake(self) -> None:

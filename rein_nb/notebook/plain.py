@@ -9,7 +9,7 @@ from typing import Any
 from rein_nb.ir import MediaPart
 from rein_nb.notebook.footer import seconds
 from rein_nb.notebook.markdown import link_allowed
-from rein_nb.notebook.render import STATE_WORDS, json_text
+from rein_nb.notebook.render import STATE_WORDS, json_text, question_in_short
 from rein_nb.notebook.safe_markdown import code_span, escape_text, fence, link, safe_markdown
 from rein_nb.notebook.sanitize import masked, shown
 from rein_nb.notebook.view_model import Block, ToolView, ViewState
@@ -96,6 +96,7 @@ def _markdown_tool(block: Block) -> str:
     arguments = _arguments(block)
     if arguments:
         out.append(fence(shown(arguments), "json" if view.call is not None and view.call.error is None else ""))
+    out += [code_span(shown(question_in_short(question))) for question in view.questions]
     if view.result is not None:
         for part in view.result.content:
             out.append(escape_text(_media_words(part)) if isinstance(part, MediaPart) else fence(shown(part.text)))
@@ -128,6 +129,7 @@ def _plain_block(block: Block) -> str:
     if block.kind == "tool" and block.tool is not None:
         view = block.tool
         out = [f"Tool {shown(view.name)} {_state_words(view)}", textwrap.indent(shown(_arguments(block)), "  ")]
+        out += [f"  {shown(question_in_short(question))}" for question in view.questions]
         if view.result is not None:
             pieces = [_media_words(p) if isinstance(p, MediaPart) else shown(p.text) for p in view.result.content]
             out.append(textwrap.indent("\n".join(pieces), "  -> ", lambda line: True))
@@ -167,6 +169,11 @@ def transcript_data(state: ViewState) -> dict[str, Any]:
             item["arguments"] = (
                 view.call.arguments if view.call is not None and view.call.error is None else _arguments(block)
             )
+            if view.questions:
+                item["asked"] = [
+                    {"name": asked.call.name, "arguments": asked.call.arguments, "answer": asked.answer or None}
+                    for asked in view.questions
+                ]
             if view.result is not None:
                 item["result"] = [_media_words(p) if isinstance(p, MediaPart) else p.text for p in view.result.content]
         if block.server_tool is not None:

@@ -12,12 +12,12 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rein_nb.ir import Citation, MediaPart, redact
+from rein_nb.ir import Citation, MediaPart, ToolCall, redact
 from rein_nb.notebook import markdown
 from rein_nb.notebook.footer import seconds
 from rein_nb.notebook.sanitize import escape, escape_attribute, guard_math, masked, shown, visible
 from rein_nb.notebook.style import STYLES, attributes, focusable
-from rein_nb.notebook.view_model import Block, ToolView, ViewState
+from rein_nb.notebook.view_model import Block, Question, ToolView, ViewState
 
 STATE_WORDS: dict[str, tuple[str, str, str]] = {
     "writing": ("…", "writing arguments", "busy"),
@@ -35,6 +35,9 @@ STATE_WORDS: dict[str, tuple[str, str, str]] = {
 
 MAX_SHOWN = 200_000
 """Characters of one tool result or argument text that are drawn; the data keeps all."""
+
+MAX_NAME = 64
+"""Characters of a sub-agent's tool's name that are drawn: longer ones are no valid names."""
 
 SMALL_CARD = 600
 """Characters of arguments and result up to which a finished card stays unfolded."""
@@ -165,6 +168,11 @@ class Renderer:
         """The arguments: as they stream, then as JSON."""
         view = block.tool
         assert view is not None
+        return self._own_args(block) + self.questions(view)
+
+    def _own_args(self, block: Block) -> str:
+        view = block.tool
+        assert view is not None
         call = view.call
         if call is None:
             growing = self.growing(block) if self.growing is not None else None
@@ -208,16 +216,27 @@ class Renderer:
             )
         return bar + (self.element("div", "note", escape(view.progress)) if view.progress else "")
 
+    def questions(self, view: ToolView) -> str:
+        """What a sub-agent asked before, and what was answered."""
+        asked = [question for question in view.questions if question is not view.question]
+        return "".join(self.element("div", "note", escape(question_in_short(question))) for question in asked)
+
     def approval(self, view: ToolView) -> str:
         """The question and its buttons, while a call waits for a decision. Live display only."""
         if view.state != "approval":
             return ""
+        inner, always = "", "Always allow"
+        if (question := view.question) is not None:
+            name = escape(question.call.name[:MAX_NAME])
+            always = f"Always allow {name}"
+            asks = self.label(f"{escape(view.name)} asks to run {name}")
+            inner = self.element("div", "asked", asks, self.code(_cut(_arguments_json(question.call)), "json"))
         reason = self.element("div", "note", escape(view.reason)) if view.reason else ""
         buttons = "".join(
-            f'<button type="button" class="rein-button rein-{act}" data-act="{act}" data-call="{escape_attribute(view.call_id)}">{text}</button>'
-            for act, text in (("allow", "Approve"), ("deny", "Deny"), ("always", "Always allow"))
+            f'<button type="button" class="rein-button rein-{act}" data-act="{act}" data-call="{escape_attribute(view.asking_id)}">{text}</button>'
+            for act, text in (("allow", "Approve"), ("deny", "Deny"), ("always", always))
         )
-        return f'<div class="rein-ask" role="group" aria-label="Approve this tool call">{reason}{buttons}</div>'
+        return f'<div class="rein-ask" role="group" aria-label="Approve this tool call">{inner}{reason}{buttons}</div>'
 
     def _server_tool(self, block: Block) -> str:
         part = block.server_tool
@@ -318,10 +337,23 @@ def json_text(value: Any) -> str:
     return line if len(line) <= 80 else json.dumps(clean, ensure_ascii=False, indent=2, default=str)
 
 
+def question_in_short(question: Question) -> str:
+    """A sub-agent's question on one line, with the answer where it is known."""
+    answer = f": {question.answer}" if question.answer else ""
+    return f"Asked to run {question.call.name[:MAX_NAME]}({_in_short(question.call)}){answer}"
+
+
 def arguments_in_short(view: ToolView) -> str:
     """The arguments on one line, at most about 80 characters."""
-    call = view.call
-    if call is None or not call.arguments:
+    return _in_short(view.call) if view.call is not None else ""
+
+
+def _arguments_json(call: ToolCall) -> str:
+    return call.raw_arguments if call.raw_arguments is not None else json_text(call.arguments)
+
+
+def _in_short(call: ToolCall) -> str:
+    if not call.arguments:
         return ""
     pairs = masked(call.arguments).items()
     text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in pairs)

@@ -118,6 +118,9 @@ class DisplayedRun:
 
     def _ask_by_text(self, key: tuple[int, str], event: ev.ApprovalRequested) -> None:
         call = shown(f"{event.call.name}({event.call.arguments_text})")[:2000]
+        if event.asked_by is not None:  # a sub-agent asks, in a call of this run
+            card = self.live.states[key[0]].calls.get(event.asked_by)
+            call += f" for {shown(card.tool.name)}" if card is not None and card.tool is not None else ""
         try:
             answer = input(f"Run {call}? [y]es, [n]o, [a]lways: ").strip().lower()
         except (EOFError, RuntimeError):  # nobody can answer: StdinNotImplementedError is a RuntimeError

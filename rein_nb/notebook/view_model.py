@@ -47,6 +47,20 @@ RunStatus: TypeAlias = Literal["waiting", "running", "done", "stopped", "failed"
 
 
 @dataclass(slots=True)
+class Question:
+    """A call that a sub-agent asked about, drawn on the card of the call that is the sub-agent.
+
+    Attributes
+    ----------
+    answer
+        ``allowed`` or ``denied``; empty while it is open, and where it is not known.
+    """
+
+    call: ToolCall
+    answer: str = ""
+
+
+@dataclass(slots=True)
 class ToolView:
     """A tool call as its card shows it.
 
@@ -58,6 +72,10 @@ class ToolView:
         What the running tool last reported; fraction in 0..1.
     duration_s
         Seconds; None when the tool never ran.
+    reason
+        Why it waits for approval.
+    questions
+        What a sub-agent asked in this call, the last one open while the state is ``approval``.
     """
 
     name: str = ""
@@ -69,6 +87,17 @@ class ToolView:
     result: ToolResult | None = None
     duration_s: float | None = None
     reason: str | None = None
+    questions: list[Question] = field(default_factory=list)
+
+    @property
+    def question(self) -> Question | None:
+        """The sub-agent's question that waits for a decision."""
+        return self.questions[-1] if self.state == "approval" and self.questions else None
+
+    @property
+    def asking_id(self) -> str:
+        """What a decision names: this call, or the sub-agent's question. A late second click must not decide the next one."""
+        return self.call_id if self.question is None else f"{self.call_id}#{len(self.questions)}"
 
 
 @dataclass(slots=True)
@@ -373,9 +402,8 @@ def _retry(state: ViewState, attempt: int, wait_s: float, error: ErrorInfo | Non
 def _approval(state: ViewState, event: ev.ApprovalRequested) -> list[Op]:
     asking = state.calls.get(event.asked_by) if event.asked_by is not None else None
     if asking is not None and asking.tool is not None:
-        asking.tool.state = "approval"
-        why = f" ({event.reason})" if event.reason else ""
-        asking.tool.reason = f"it wants to call {event.call.name}({event.call.arguments_text}){why}"
+        asking.tool.state, asking.tool.reason = "approval", event.reason
+        asking.tool.questions.append(Question(event.call))
         return [Op("change", asking.id)]
 
     def change(view: ToolView) -> None:
@@ -395,7 +423,9 @@ def _tool_update(state: ViewState, event: ev.ToolExecutionUpdate) -> list[Op]:
     block = state.calls.get(event.call_id)
     if block is None or block.tool is None or block.tool.result is not None:
         return []
-    if block.tool.state == "approval":  # a sub-agent's question: it goes on
+    if (question := block.tool.question) is not None:  # it is decided: the sub-agent goes on
+        status = event.data.get("status") if isinstance(event.data, dict) else None
+        question.answer = {"running": "allowed", "denied": "denied"}.get(str(status), question.answer)
         block.tool.state, block.tool.reason = "running", None
     block.tool.progress, block.tool.fraction = event.message or block.tool.progress, event.fraction
     return [Op("change", block.id)]

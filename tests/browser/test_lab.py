@@ -41,6 +41,13 @@ weather = ScriptedProvider.llm(
 long = ScriptedProvider.llm(
     ["First the tool.", ToolCall(id="1", name="get_weather", arguments={"city": "Paris"})], WORDS, delay_s=0.05)
 slow = ScriptedProvider.llm(WORDS, WORDS, WORDS, delay_s=0.05)
+
+def asking():
+    inner = ScriptedProvider.llm(WIPE, "Inner end.")
+    outer = ScriptedProvider.llm(ToolCall(id="o", name="janitor", arguments={"prompt": "Clean up"}), "All done.")
+    return Agent(outer, tools=[Agent(inner, tools=[delete]).as_tool("janitor")])
+
+WIPE = ToolCall(id="i", name="delete", arguments={"path": "<b>notes.txt</b> " * 900})
 cautious = ScriptedProvider.llm([ToolCall(id="1", name="delete", arguments={"path": "notes.txt"})], "Done as you said.")
 """
 
@@ -179,6 +186,31 @@ def test_a_call_waits_for_the_readers_decision(open_page, button: str, words: st
     page.idle(10)
     assert words in page.text(1)
     assert "Done as you said." in page.text(1)
+
+
+def test_a_sub_agents_question_is_answered_on_the_card_of_its_call(open_page) -> None:
+    page: Page = open_page(
+        "await asking().arun('go')",
+        "from rein_nb import compare\ngrid = compare('go', {'one': asking(), 'two': asking()})",
+        name="inner.ipynb",
+    )
+    page.run(1, wait=False)
+    question = page.output(1).locator(".rein-ask")
+    question.get_by_text("janitor asks to run delete").wait_for(timeout=10_000)
+    assert "<b>notes.txt</b>" in question.inner_text()
+    assert question.bounding_box()["height"] < 500
+    question.get_by_role("button", name="Deny", exact=True).click()
+    page.idle(10)
+    assert page.output(1).locator(".rein-ask").count() == 0
+    assert "): denied" in page.text(1)
+    assert "Inner end." in page.text(1)
+    (data,) = [output["data"] for output in page.save()["cells"][1]["outputs"] if "text/html" in output["data"]]
+    assert all("Asked to run delete" in "".join(data[kind]) for kind in ("text/html", "text/markdown", "text/plain"))
+
+    # A comparison asks nobody: its runs are told so at once.
+    page.run(2)
+    cells = page.output(2).locator(".rein-root td").all_inner_texts()
+    assert ["): denied" in cell and "Inner end." in cell for cell in cells] == [True, True]
 
 
 def test_C111_a_background_run_stays_in_its_own_cell(open_page) -> None:

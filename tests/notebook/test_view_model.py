@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from rein_nb.agent import Agent
 from rein_nb.agent import events as ev
 from rein_nb.ir import Citation, Completion, ErrorInfo, Message, ToolCall, ToolResult, Usage, deltas
+from rein_nb.notebook.live import Live
 from rein_nb.notebook.plain import markdown_transcript, plain_transcript, transcript_data
-from rein_nb.notebook.render import static_html
+from rein_nb.notebook.render import Renderer, static_html
 from rein_nb.notebook.replay import state_of
+from rein_nb.notebook.running import DisplayedRun
 from rein_nb.notebook.view_model import Op, ViewState, apply
+from rein_nb.testing import ScriptedProvider
+from rein_nb.tools import tool
 from tests.notebook.script import Script, call_deltas, text_deltas, weather
 
 
@@ -113,6 +118,90 @@ def test_progress_and_approval() -> None:
     assert (tool.state, tool.progress, tool.fraction) == ("running", "half", 0.5)
     apply(state, ev.ToolExecutionEnd(call=call, result=ToolResult(tool_call_id="c1", content="3"), duration_s=1.0))
     assert apply(state, ev.ToolExecutionUpdate(call_id="c1", message="late")) == []
+
+
+def test_a_sub_agents_questions_are_drawn_on_the_card_of_its_call() -> None:
+    script = Script()
+    call = script.turn(*call_deltas("janitor", "{}"), finish="tool_calls").tool_calls[0]
+    state = state_of(script.events)
+    tool = state.blocks[0].tool
+    assert tool is not None
+    apply(state, ev.ToolExecutionStart(call=call))
+    hostile = ToolCall(id="i1", name="delete", arguments={"path": "<script>x</script>" + "y" * 50_000})
+    assert apply(state, ev.ApprovalRequested(call=hostile, reason="it <b>deletes</b>", asked_by="c1")) == [
+        Op("change", "b0")
+    ]
+    ask = Renderer(static=False).approval(tool)
+    assert "janitor asks to run delete" in ask
+    assert "Always allow delete" in ask
+    assert "it &lt;b&gt;deletes" in ask
+    assert "<script" not in ask
+    assert 'data-call="c1#1"' in ask
+    # Long arguments are in a box that scrolls, so that the buttons stay in sight.
+    assert '<pre class="rein-pre" tabindex="0">' in ask
+    apply(state, ev.ToolExecutionUpdate(call_id="c1", message="delete: denied", data={"status": "denied"}))
+    assert (tool.state, tool.reason, Renderer(static=False).approval(tool)) == ("running", None, "")
+    apply(state, ev.ApprovalRequested(call=ToolCall(id="i2", name="look", arguments={"n": 1}), asked_by="c1"))
+    apply(state, ev.ToolExecutionUpdate(call_id="c1", message="calls look", data={"status": "running"}))
+    apply(state, ev.ToolExecutionEnd(call=call, result=ToolResult(tool_call_id="c1", content="3"), duration_s=1.0))
+    for text in (plain_transcript(state), markdown_transcript(state), static_html(state)):
+        assert "Asked to run delete(path=" in text
+        assert "): denied" in text
+        assert "Asked to run look(n=1): allowed" in text
+        assert len(text) < 5_000
+    assert [asked["answer"] for asked in transcript_data(state)["blocks"][0]["asked"]] == ["denied", "allowed"]
+
+
+def test_a_late_second_click_does_not_decide_the_next_question() -> None:
+    said: list[tuple[str, str]] = []
+    live = Live(where="terminal")
+    script = Script()
+    call = script.turn(*call_deltas("janitor", "{}"), finish="tool_calls").tool_calls[0]
+    for event in script.events:
+        live.feed(event)
+    live.feed(ev.ToolExecutionStart(call=call))
+
+    def ask(name: str) -> None:
+        inner = ToolCall(id="i1", name=name)
+        live.feed(ev.ApprovalRequested(call=inner, asked_by="c1", decide=lambda how, why: said.append((name, how))))
+
+    ask("first")
+    live.decide(0, "c1#1", "allow")
+    ask("second")
+    live.decide(0, "c1#1", "allow")
+    assert said == [("first", "allow")]
+    assert list(live.waiting) == [(0, "c1#2")]
+    live.decide(0, "c1#2", "deny")
+    assert said == [("first", "allow"), ("second", "deny")]
+    live.feed(ev.ToolExecutionEnd(call=call, result=ToolResult(tool_call_id="c1", content="3"), duration_s=1.0))
+    assert "Asked to run first(): allowed\n  Asked to run second(): denied" in plain_transcript(live.states[0])
+
+
+@pytest.mark.parametrize(("answer", "words"), [("y", "allowed"), ("n", "denied")])
+def test_a_sub_agents_question_is_asked_by_text_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, words: str
+) -> None:
+    asked: list[str] = []
+    deleted: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda prompt="": (asked.append(prompt), answer)[1])
+
+    @tool(requires_approval=True)
+    def delete(path: str) -> str:
+        deleted.append(path)
+        return "done"
+
+    inner = Agent(
+        ScriptedProvider.llm(ToolCall(id="i1", name="delete", arguments={"path": "a.txt"}), "inner end"),
+        tools=[delete],
+    )
+    outer = Agent(
+        ScriptedProvider.llm(ToolCall(id="o1", name="janitor", arguments={"prompt": "go"}), "end"),
+        tools=[inner.as_tool("janitor")],
+    )
+    assert DisplayedRun(Live(where="terminal"), outer.start("go")).block().text == "end"
+    assert asked == ['Run delete({"path": "a.txt"}) for janitor? [y]es, [n]o, [a]lways: ']
+    assert deleted == (["a.txt"] if answer == "y" else [])
+    assert f'Asked to run delete(path="a.txt"): {words}' in capsys.readouterr().out
 
 
 def test_an_error_is_told_once_with_what_to_do() -> None:

@@ -231,11 +231,10 @@ async def test_an_agent_uses_a_server_from_any_loop(http: HttpServer) -> None:
 
 def test_a_server_serves_synchronous_code() -> None:
     with MCPServer(command()) as server:
-        agent = Agent(
-            ScriptedProvider.llm(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}), "3"), tools=server.toolset()
-        )
+        tools = server.toolset()
+        agent = Agent(ScriptedProvider.llm(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}), "3"), tools=tools)
         assert agent.run("add").tool_runs[0].result.details["structured"]["total"] == 3
-    closed = aio.run_sync(use(server._views[0].toolset, "add", a=1, b=2))
+    closed = aio.run_sync(use(tools, "add", a=1, b=2))
     assert closed.status == "error"
     assert "it was closed" in closed.text
 

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rein_nb.ir import redact
+from rein_nb.tools.mcp.errlog import ErrorLog
+from rein_nb.tools.mcp.wire import Exchange, lenient
 
-_STDERR_CHARS = 2_000
+log = logging.getLogger("rein_nb.tools.mcp")
+
 _PAGES = 100
 """Pages of a tool list that are read at most: a server whose list never ends must not hold up the connection."""
 
 _RELISTEN = 5
 """How often a stream of changes that broke off is opened again."""
+
+_RELIST_S = 0.1
+"""Seconds between two readings of the list of tools, at least; longer for a server that says at each that it has changed."""
+
+_RELIST_AT_MOST_S = 10.0
+
+_TRIM_S = 2.0
+"""Seconds between two looks at how much the server's process has written to its standard error."""
+
+_UNSEEN = logging.NullHandler()
 
 CLOSE_S = 10.0
 """Seconds that closing may take; a server process that does not end by itself is ended within that time."""
@@ -35,10 +48,10 @@ class Unreachable(Exception):
 class Address:
     """How a server is reached: a command that is started, or a URL."""
 
-    command: Sequence[str] | None = None
-    env: Mapping[str, str] | None = None
+    command: Sequence[str] | None = field(default=None, repr=False)
+    env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | Path | None = None
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -69,6 +82,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.exchange = Exchange()
         self.client: Any = None
         self.lost: str | None = None
 
@@ -108,34 +122,38 @@ class Connection:
             await asyncio.wait((task,), timeout=CLOSE_S)
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        with ErrorLog() as errors:
             try:
-                async with self._client(cast(TextIO, errors)) as client:
+                async with self._client(errors) as client:
                     await self._on_change(await list_tools(client))
                     self.client = client
-                    ready.set_result(None)
-                    await self._attend(client)
+                    if not ready.done():
+                        ready.set_result(None)
+                    await self._attend(client, errors)
             except asyncio.CancelledError:
                 self.lost = self.lost or "the connection was closed"
                 if not ready.done():
-                    ready.set_exception(Unreachable("connecting was cancelled"))
+                    ready.set_exception(Unreachable("the connection was closed while it was made"))
                 raise
             except BaseException as exc:
-                self.lost = self._why(exc, cast(TextIO, errors))
+                self.lost = self._why(exc, errors)
                 if not ready.done():
                     ready.set_exception(Unreachable(self.lost))
                 elif not isinstance(exc, Exception):
                     raise
             finally:
+                self.lost = self.lost or "the connection was closed"
                 self.client = None
                 if ready.done() and not ready.cancelled():
                     ready.exception()
 
     @contextlib.asynccontextmanager
-    async def _client(self, errors: TextIO) -> AsyncIterator[Any]:
+    async def _client(self, errors: ErrorLog) -> AsyncIterator[Any]:
         from mcp import Client, StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
+        # The package reports every line that is no message, traceback and all: for a log that somebody keeps, not for a cell's output.
+        logging.getLogger("mcp").addHandler(_UNSEEN)
         address = self.address
         async with contextlib.AsyncExitStack() as stack:
             transport: Any
@@ -145,38 +163,60 @@ class Connection:
                 # A server may hold a response open while it works: reading waits as long as the call does.
                 timeout = httpx2.Timeout(self._connect_timeout_s, read=None)
                 http = await stack.enter_async_context(
-                    httpx2.AsyncClient(headers=dict(address.headers), timeout=timeout)
+                    httpx2.AsyncClient(
+                        headers=dict(address.headers),
+                        timeout=timeout,
+                        event_hooks={"response": [self.exchange.responded]},
+                    )
                 )
                 transport = streamable_http_client(address.url, http_client=http)
             else:
                 program, *arguments = address.command or ("",)
                 parameters = StdioServerParameters(
-                    command=program, args=arguments, env=dict(address.env or {}) or None, cwd=address.cwd
-                )
-                # In a notebook sys.stderr is no file that a process could write to.
-                transport = stdio_client(parameters, errlog=errors)
-            yield await stack.enter_async_context(Client(transport, message_handler=self._heard))
+                    command=program, args=arguments, env=dict(address.env or {}) or None, cwd=address.cwd,
+                    # One byte that is no UTF-8 would end the reading of all that follows.
+                    encoding_error_handler="replace",
+                )  # fmt: skip
+                transport = stdio_client(parameters, errlog=cast(TextIO, errors))
+            session = Client(lenient(transport, self.exchange), message_handler=self._heard)
+            yield await stack.enter_async_context(session)
 
     async def _heard(self, message: Any) -> None:
         if getattr(message, "method", None) == "notifications/tools/list_changed":
             self._changed.set()
 
-    async def _attend(self, client: Any) -> None:
+    async def _attend(self, client: Any, errors: ErrorLog) -> None:
         """Stay until it is closed; read the list of tools again whenever the server says that it has changed."""
-        listener = asyncio.create_task(self._listen(client))
         closing = asyncio.create_task(self._closing.wait())
+        follower = asyncio.create_task(self._follow(client))
+        tasks: list[asyncio.Task[Any]] = [closing, follower, asyncio.create_task(self._listen(client))]
+        if self.address.command is not None:
+            tasks.append(asyncio.create_task(_trim(errors)))
         try:
-            while not closing.done():
-                changed = asyncio.create_task(self._changed.wait())
-                await asyncio.wait((closing, changed), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                if self._changed.is_set() and not closing.done():
-                    self._changed.clear()
-                    await self._on_change(await list_tools(client))
+            await asyncio.wait((closing, follower), return_when=asyncio.FIRST_COMPLETED)
+            if not closing.done():
+                follower.result()  # it ends only with a lost connection
         finally:
-            for task in (listener, closing):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait((listener, closing))
+            await asyncio.wait(tasks)
+
+    async def _follow(self, client: Any) -> None:
+        pause = _RELIST_S
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._on_change(await asyncio.wait_for(list_tools(client), self._connect_timeout_s))
+            except Exception as exc:
+                if means_lost(exc):
+                    raise
+                log.warning(
+                    "the MCP server's list of tools could not be read again, the old one stays: %r",
+                    redact(describe(exc)),
+                )
+            pause = min(2 * pause, _RELIST_AT_MOST_S) if self._changed.is_set() else _RELIST_S
+            await asyncio.sleep(pause)
 
     async def _listen(self, client: Any) -> None:
         """Newer protocol versions tell of changes only those who subscribed."""
@@ -200,17 +240,24 @@ class Connection:
                 # An older protocol, which sends changes unasked, or a server without them.
                 return
 
-    def _why(self, exc: BaseException, errors: TextIO) -> str:
-        errors.seek(0)
-        said = errors.read()[-_STDERR_CHARS:].strip()
+    def _why(self, exc: BaseException, errors: ErrorLog) -> str:
+        said = errors.tail()
         return str(redact(describe(exc) + (f"; it wrote: {said}" if said else "")))
+
+
+async def _trim(errors: ErrorLog) -> None:
+    while True:
+        await asyncio.sleep(_TRIM_S)
+        errors.trim()
 
 
 async def list_tools(client: Any) -> list[Any]:
     """Every page of the server's list of tools."""
     tools: list[Any] = []
     cursor: str | None = None
-    for _ in range(_PAGES):
+    seen: set[str | None] = set()
+    while cursor not in seen and len(seen) < _PAGES:
+        seen.add(cursor)
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         tools.extend(page.tools)
         cursor = page.next_cursor
@@ -234,10 +281,10 @@ def means_lost(exc: BaseException) -> bool:
     from mcp.types import CONNECTION_CLOSED
 
     if isinstance(exc, MCPError):
-        # A server that was started anew answers 404 to the session that it does not know.
-        return exc.code == CONNECTION_CLOSED or (
-            "session" in exc.message.lower() and "terminated" in exc.message.lower()
-        )
+        # By their words, too: servers use the code of a closed connection for faults of their own. One that was started anew answers 404
+        # to a session that it does not know.
+        closed = exc.code == CONNECTION_CLOSED and exc.message.startswith(("Connection closed", "SSE stream "))
+        return closed or exc.message == "Session terminated"
     if isinstance(exc, BaseExceptionGroup):
         return any(means_lost(inner) for inner in exc.exceptions)
     if isinstance(exc, anyio.ClosedResourceError | anyio.BrokenResourceError | anyio.EndOfStream | ConnectionError):

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import shlex
 import threading
+import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from rein_nb import aio
-from rein_nb.ir import InvalidRequest, ReinError, ToolResult, ToolSpec, redact
+from rein_nb.ir import InvalidRequest, ReinError, ToolResult, redact
+from rein_nb.ir.base import clean_json
 from rein_nb.ir.redaction import REDACTOR
 from rein_nb.tools.context import ToolContext
-from rein_nb.tools.mcp.connection import Address, Connection, Unreachable, describe, means_lost
-from rein_nb.tools.mcp.naming import tool_names
+from rein_nb.tools.mcp.connection import Address, Connection, Unreachable, describe, list_tools, means_lost
+from rein_nb.tools.mcp.credentials import secrets_in
 from rein_nb.tools.mcp.results import to_tool_result
-from rein_nb.tools.tool import NeedsApproval, Tool
+from rein_nb.tools.mcp.view import View
+from rein_nb.tools.mcp.wire import SENT
+from rein_nb.tools.tool import NeedsApproval
 from rein_nb.tools.toolset import Toolset
 
 T = TypeVar("T")
+
+_NAME_CHARS = 100
+"""Characters of a server's own name that are used: it is in every result."""
+
+_PROGRESS_CHARS = 1_000
+"""Characters of a progress message that are passed on: each is an event of the run."""
+
+_EXIT_S = 6.0
+"""Seconds that the end of the process waits for servers that were never closed."""
+
+_entered: weakref.WeakSet[MCPServer] = weakref.WeakSet()
+_exit_of: int | None = None
+"""The process whose end closes them."""
 
 
 class MCPError(ReinError):
@@ -86,8 +105,11 @@ class MCPServer:
         words = shlex.split(command) if isinstance(command, str) else command
         if words is not None and not words:
             raise InvalidRequest("command= is empty; give the program and its arguments")
-        for secret in (headers or {}).values():
-            REDACTOR.register(secret.removeprefix("Bearer ").strip())
+        for what, seconds in (("timeout_s", timeout_s), ("connect_timeout_s", connect_timeout_s)):
+            if seconds is not None and not seconds > 0:
+                raise InvalidRequest(f"{what} must be more than 0 seconds, got {seconds}")
+        for secret in secrets_in(words, env, headers):
+            REDACTOR.register(secret)
         self._address = Address(command=words, url=url, env=env, cwd=cwd, headers=dict(headers or {}))
         self._name = name
         self.timeout_s = timeout_s
@@ -95,8 +117,11 @@ class MCPServer:
         self._connection: Connection | None = None
         self._entered = False
         self._lock: asyncio.Lock | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._attempts = 0
+        self._refused: Unreachable | None = None
         self._listed: list[Any] = []
-        self._views: list[_View] = []
+        self._views: weakref.WeakSet[View] = weakref.WeakSet()
         self._views_lock = threading.Lock()
         self.server_name: str | None = None
         self.instructions: str | None = None
@@ -137,10 +162,10 @@ class MCPServer:
             raise MCPError("MCP servers need the mcp package: pip install 'rein-nb[mcp]'") from missing
         if self._entered:
             raise MCPError(f"the MCP server {self.name} is entered already")
-        self._lock = asyncio.Lock()
         self._entered = True
         try:
             await self._connected()
+            _close_at_exit(self)
         except BaseException as exc:
             self._entered = False
             if isinstance(exc, Unreachable):
@@ -149,25 +174,35 @@ class MCPServer:
 
     async def _leave(self) -> None:
         self._entered = False
+        _entered.discard(self)
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is not None and self._home is asyncio.get_running_loop():
             await connection.close()
 
     async def _connected(self) -> Connection:
         """A connection that can be used; a lost one is made anew. On the home loop only."""
-        assert self._lock is not None
+        if self._lock is None or self._home is not asyncio.get_running_loop():
+            # After a fork, or when the loop's thread has died: what belongs to that loop is of no use here.
+            self._lock, self._home, self._connection = asyncio.Lock(), asyncio.get_running_loop(), None
+        attempts = self._attempts
         async with self._lock:
             if not self._entered:
                 raise Unreachable("it was closed; use it inside its with block")
             if self._connection is not None and self._connection.usable:
                 return self._connection
+            if attempts != self._attempts and self._refused is not None:
+                raise self._refused  # as those who waited with this call were told; each on its own would wait in vain
             if self._connection is not None:
                 await self._connection.close()
-            connection = Connection(self._address, self._take, self.connect_timeout_s)
-            await connection.open()
-            self._connection = connection
+            connection = self._connection = Connection(self._address, self._take, self.connect_timeout_s)
+            self._refused = None
+            try:
+                await connection.open()
+            except Unreachable as exc:
+                self._attempts, self._refused = self._attempts + 1, exc
+                raise
             info = connection.client.server_info
-            self.server_name = info.name if info is not None else None
+            self.server_name = info.name[:_NAME_CHARS] if info is not None else None
             self.instructions = connection.client.instructions
             return connection
 
@@ -177,6 +212,11 @@ class MCPServer:
     def tools(self) -> list[str]:
         """The tools' own names, as the server lists them."""
         return [found.name for found in self._listed]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """By the name of a listed tool that no model can be given, why."""
+        return dict(self._connection.exchange.left_out) if self._connection is not None else {}
 
     def toolset(self, prefix: str = "", *, approve: NeedsApproval = False) -> Toolset:
         """The server's tools, live: what the server adds or takes away later is seen at the next turn.
@@ -195,16 +235,16 @@ class MCPServer:
         """
         if not self._entered:
             raise MCPError("use the server inside its block: async with MCPServer(...) as server: server.toolset()")
-        view = _View(self, prefix, approve)
+        view = View(self, prefix, approve)
         with self._views_lock:
-            self._views.append(view)
+            self._views.add(view)
             view.update(self._listed)
-        return view.toolset
+        return view
 
     async def _take(self, listed: list[Any]) -> None:
         with self._views_lock:
             self._listed = listed
-            for view in self._views:
+            for view in list(self._views):
                 view.update(listed)
 
     async def refresh(self) -> None:
@@ -217,9 +257,15 @@ class MCPServer:
         """
 
         async def again() -> None:
-            from rein_nb.tools.mcp.connection import list_tools
-
-            await self._take(await list_tools((await self._connected()).client))
+            connection = await self._connected()
+            try:
+                await self._take(await asyncio.wait_for(list_tools(connection.client), self.connect_timeout_s))
+            except TimeoutError:
+                raise Unreachable(f"it did not list its tools within {self.connect_timeout_s:g} s") from None
+            except Exception as exc:
+                if means_lost(exc):
+                    connection.lost = connection.lost or describe(exc)
+                raise Unreachable(str(redact(describe(exc)))) from exc
 
         try:
             await _at_home(again())
@@ -233,87 +279,61 @@ class MCPServer:
     async def _call(self, tool: str, arguments: dict[str, Any], ctx: ToolContext[Any]) -> ToolResult:
         async def progress(done: float, total: float | None, message: str | None) -> None:
             words = message or (f"{done:g} of {total:g}" if total else f"{done:g}")
-            ctx.progress(words, min(1.0, max(0.0, done / total)) if total else None)
+            ctx.progress(words[:_PROGRESS_CHARS], min(1.0, max(0.0, done / total)) if total else None)
 
         try:
             connection = await self._connected()
         except Unreachable as exc:
             return self._failed(
-                ctx, tool, f"The MCP server {self.name} cannot be reached: {exc}. The tool was not called.", False
+                ctx, tool, f"The MCP server {self.name} cannot be reached: {exc}. The tool was not called.", None
             )
         try:
-            answer = await connection.client.call_tool(tool, arguments, progress_callback=progress)
+            # Half a surrogate pair cannot be sent, and would end the connection.
+            cleaned: Any = clean_json(arguments)
+            answer = await connection.client.call_tool(tool, cleaned, progress_callback=progress)
         except Exception as exc:
             if connection.usable and not means_lost(exc):
-                return self._failed(
-                    ctx, tool, f"The call failed at the MCP server {self.name}: {redact(describe(exc))}", True
-                )
+                text = f"The call failed at the MCP server {self.name}: {redact(describe(exc))}"
+                return self._failed(ctx, tool, text, exc)
             connection.lost = connection.lost or describe(exc)
             text = (
                 f"The connection to the MCP server {self.name} was lost during the call ({redact(describe(exc))}). "
                 "The tool may have taken effect; the next call connects anew."
             )
-            return self._failed(ctx, tool, text, True)
-        return to_tool_result(ctx.call, answer, self.name, tool)
+            return self._failed(ctx, tool, text, exc)
+        return to_tool_result(ctx.call, answer.meta[SENT], self.name, tool)
 
-    def _failed(self, ctx: ToolContext[Any], tool: str, text: str, started: bool) -> ToolResult:
-        details = {"server": self.name, "tool": tool, "started": started}
+    def _failed(self, ctx: ToolContext[Any], tool: str, text: str, exc: Exception | None) -> ToolResult:
+        """The result of a call that got no answer; `exc` is None when it was not made."""
+        details = {"server": self.name, "tool": tool, "started": exc is not None}
+        error = getattr(exc, "error", None)
+        if error is not None:  # what the server said is wrong, with its data
+            details["error"] = redact(clean_json({"code": error.code, "message": error.message, "data": error.data}))
         return ToolResult(tool_call_id=ctx.call.id, content=text, details=details, is_error=True)
 
 
-class _View:
-    """One toolset of a server, kept like the server's list."""
-
-    def __init__(self, server: MCPServer, prefix: str, approve: NeedsApproval) -> None:
-        self._server = server
-        self._prefix = prefix
-        self._approve = approve
-        self.toolset = Toolset()
-
-    def update(self, listed: list[Any]) -> None:
-        names = tool_names([found.name for found in listed], self._prefix)
-        wanted = {tool.name: tool for found in listed if (tool := self._tool(found, names[found.name])) is not None}
-        for tool in list(self.toolset):
-            new = wanted.get(tool.name)
-            if new is None or new.spec() != tool.spec():
-                self.toolset.remove(tool.name)
-            else:
-                del wanted[tool.name]
-        for tool in wanted.values():
-            self.toolset.add(tool)
-
-    def _tool(self, found: Any, name: str) -> Tool | None:
-        try:
-            return MCPTool(self._server, found, name, self._approve)
-        except ValueError:  # its schema describes no object: no provider would take it
-            return None
+def _close_at_exit(server: MCPServer) -> None:
+    global _exit_of
+    if _exit_of != os.getpid():
+        _exit_of = os.getpid()
+        _entered.clear()  # those of the process that this one was forked from
+        atexit.register(_close_all, _exit_of)
+    _entered.add(server)
 
 
-class MCPTool(Tool):
-    """A tool of an MCP server. Its schema is the server's own, which also checks the arguments."""
+def _close_all(process: int) -> None:
+    """Close the servers that were never closed, so that their processes do not outlive this one."""
+    servers = list(_entered)
+    if not servers or os.getpid() != process:
+        return
 
-    def __init__(self, server: MCPServer, found: Any, name: str, approve: NeedsApproval) -> None:
-        own_name = found.name
+    async def close() -> None:
+        await asyncio.wait([asyncio.create_task(server._leave()) for server in servers], timeout=_EXIT_S)
 
-        async def forward(rein_nb_context: ToolContext[Any], **arguments: Any) -> ToolResult:
-            return await server.call(own_name, arguments, rein_nb_context)
-
-        description = found.description or getattr(found, "title", None) or ""
-        super().__init__(
-            forward, name=name, description=description, timeout_s=server.timeout_s, requires_approval=approve
-        )
-        self.own_name: str = own_name
-        self.own_schema: dict[str, Any] = found.input_schema
-        self.spec()
-
-    def spec(self) -> ToolSpec:
-        """The tool as a model sees it, with the server's schema unchanged."""
-        spec = self._spec
-        if spec is None:
-            spec = self._spec = ToolSpec(
-                name=self.name, description=self.description, parameters=self.own_schema, strict=self.strict
-            )
-        return spec
+    try:
+        aio.submit(close()).result(_EXIT_S + 1.0)
+    except Exception:
+        return  # the process ends in any case
 
 
 def _at_home(coro: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
