@@ -162,14 +162,19 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
         raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
 
 
-def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
-    """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread."""
+def call_in_thread(
+    fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], name: str | None = None
+) -> asyncio.Future[Any]:
+    """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread.
+
+    `name` is the thread's, the function's own by default.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
     worker = _Worker(loop, future, lambda: context.run(call_sync, fn, args, kwargs))
     future.add_done_callback(worker.settled)
-    run_in_thread(worker.run, f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}")
+    run_in_thread(worker.run, f"rein_nb-tool-{name or getattr(fn, '__name__', 'tool')}")
     return future
 
 
@@ -209,6 +214,7 @@ class _Worker:
         self._lock = threading.Lock()
         self._ident: int | None = None
         self._raised = False
+        self._stopper: threading.Timer | None = None
 
     def run(self) -> bool:
         """Do the work; whether its thread is as good as new afterwards."""
@@ -226,6 +232,8 @@ class _Worker:
             finally:
                 with self._lock:
                     self._ident = None
+                    if self._stopper is not None:
+                        self._stopper.cancel()
             self._loop.call_soon_threadsafe(self._settle, value, error)
         except ToolStopped:  # on the last step: nobody waits any more
             return False
@@ -248,8 +256,14 @@ class _Worker:
             self._future.set_exception(error)
 
     def settled(self, future: asyncio.Future[Any]) -> None:
-        if future.cancelled():
-            self._loop.call_later(THREAD_GRACE_S, self._raise_inside)
+        if not future.cancelled():
+            return
+        with self._lock:
+            if self._ident is not None:
+                # Not by the loop, which may be closed before the time is over.
+                self._stopper = threading.Timer(THREAD_GRACE_S, self._raise_inside)
+                self._stopper.daemon = True
+                self._stopper.start()
 
     def _raise_inside(self) -> None:
         with self._lock:

@@ -255,11 +255,11 @@ class Tool:
                 value = await _wait_for(begun)
             if is_quick(value):
                 return self._made(call, value)
-            made: _Made = await call_in_thread(self._made, [call, value], {})
+            made: _Made = await call_in_thread(self._made, [call, value], {}, self.name)
             return made
 
         def start() -> asyncio.Future[Any]:
-            return call_in_thread(in_thread, [], {}) if threaded else asyncio.ensure_future(on_loop())
+            return call_in_thread(in_thread, [], {}, self.name) if threaded else asyncio.ensure_future(on_loop())
 
         notice_s = _NOTICE_S if threaded and self._signature.context_parameter is not None else 0.0
         ended = await run_guarded(start, ctx.token, self.timeout_s, notice_s)

@@ -88,3 +88,22 @@ if pid == 0:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=REPO, check=False).returncode == 0
+
+
+def test_a_thread_is_stopped_though_the_loop_that_waited_for_it_is_closed() -> None:
+    going = threading.Event()
+
+    def spin() -> None:
+        while True:
+            time.sleep(0.001)
+            going.set()
+
+    result = asyncio.run(run(Tool(spin, timeout_s=0.1)))
+    assert result.status == "timed_out"
+    for _ in range(500):
+        if not any(thread.name == "rein_nb-tool-spin" for thread in threading.enumerate()):
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("it goes on")
+    assert going.is_set()
