@@ -312,17 +312,24 @@ async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[
         return None  # an answer to this question, and to no other policy
     if verdict == "ask":
         question = Question(run.loop)
-        run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))
-        if run.interactive:
-            decision = await question.wait(run.token, run.setup.approval_timeout_s)
-        else:
-            # A listener may still decide while it hears the question.
-            decision = await question.at_once() or ("deny", "it needs an approval, and nobody is there to give it")
+        run.questions.append((call.name, question))
+        try:
+            run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))
+            if run.interactive:
+                decision = await question.wait(run.token, run.setup.approval_timeout_s)
+            else:
+                # A listener may still decide while it hears the question.
+                decision = await question.at_once() or ("deny", "it needs an approval, and nobody is there to give it")
+        finally:
+            run.questions.remove((call.name, question))
         if decision is None:
             return outcomes.not_started(call, run.token.reason)
         verdict, reason = decision
     if verdict == "always":
         run.always_allowed.add(call.name)
+        for name, other in run.questions:
+            if name == call.name:
+                other.decide("allow")  # it is answered with this one
     return outcomes.denied(call, reason) if verdict == "deny" else None
 
 

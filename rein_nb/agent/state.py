@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rein_nb.agent.approvals import Policy
+from rein_nb.agent.approvals import Policy, Question
 from rein_nb.agent.context import Compaction, Context, Meter
 from rein_nb.agent.events import AgentEvent, ApprovalRequested, MessageEnd, MessageStart, Notice
 from rein_nb.agent.healing import heal
@@ -125,6 +125,7 @@ class RunState:
         self.resumptions = 0
         self.fallbacks = deque(setup.fallback)
         self.interactive = setup.interactive if setup.interactive is not None else watched
+        self.questions: list[tuple[str, Question]] = []
         self.always_allowed = always_allowed if always_allowed is not None else set()
         self.steering: deque[Message] = deque()
         self.follow_ups: deque[Message] = deque()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rein_nb.agent.approvals import Decide
 from rein_nb.agent.events import AgentEvent, ApprovalRequested, ToolExecutionEnd, ToolExecutionStart, TurnStart
 from rein_nb.agent.state import raise_for
 from rein_nb.ir import ToolResult, sanitize_tool_name
@@ -69,35 +71,45 @@ class _Follower:
 
     def __init__(self, ctx: ToolContext[Any]) -> None:
         self._ctx = ctx
-        self._questions: deque[ApprovalRequested] = deque()
+        self._open: ApprovalRequested | None = None
+        self._waiting: deque[ApprovalRequested] = deque()
+        self._always: set[str] = set()
 
     def __call__(self, event: AgentEvent) -> None:
         if isinstance(event, ApprovalRequested):
-            self._questions.append(event)
-            if len(self._questions) == 1:
-                self._put()
-        elif isinstance(event, ToolExecutionStart | ToolExecutionEnd):
-            self._settled(event)
+            self._waiting.append(event)
+        elif isinstance(event, ToolExecutionStart):
+            self._settled(event, f"calls {event.call.name}", always=True)
+        elif isinstance(event, ToolExecutionEnd):
+            self._settled(event, f"{event.call.name}: {event.result.status}")
         elif isinstance(event, TurnStart):
             self._tell(f"turn {event.turn}", event)
+        while self._open is None and self._waiting:
+            question = self._waiting.popleft()
+            if question.call.name not in self._always:  # else it is answered already
+                self._open = replace(question, decide=self._decider(question))
+                if self._ctx.on_question is not None:
+                    self._ctx.on_question(self._open)
 
-    def _settled(self, event: ToolExecutionStart | ToolExecutionEnd) -> None:
-        open_one = self._questions[0] if self._questions else None
-        for question in list(self._questions):
-            if question.call.id == event.call.id:
-                self._questions.remove(question)
-        if isinstance(event, ToolExecutionStart):
-            self._tell(f"calls {event.call.name}", event)
-        elif open_one is not None and open_one not in self._questions:
-            self._tell(f"{event.call.name}: {event.result.status}", event)
-        if self._questions and self._questions[0] is not open_one:
-            self._put()
+    def _decider(self, question: ApprovalRequested) -> Decide:
+        def decide(verdict: Literal["allow", "deny", "always"], reason: str | None = None) -> None:
+            if verdict == "always":
+                self._always.add(question.call.name)
+            if question.decide is not None:
+                question.decide(verdict, reason)
 
-    def _put(self) -> None:
-        if self._ctx.on_question is not None:
-            self._ctx.on_question(self._questions[0])
+        return decide
+
+    def _settled(self, event: ToolExecutionStart | ToolExecutionEnd, words: str, always: bool = False) -> None:
+        """A call runs, or was refused: nobody need be asked about it any more."""
+        mine = self._open is not None and self._open.call.id == event.call.id
+        if mine:
+            self._open = None
+        self._waiting = deque(question for question in self._waiting if question.call.id != event.call.id)
+        if mine or always:
+            self._tell(words, event)
 
     def _tell(self, words: str, event: AgentEvent) -> None:
-        if not self._questions:  # progress would take the place of the question
+        if self._open is None:  # progress would take the place of the question
             status = event.result.status if isinstance(event, ToolExecutionEnd) else "running"
             self._ctx.progress(words, data={"run_id": event.run_id, "status": status})

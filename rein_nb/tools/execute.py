@@ -213,6 +213,7 @@ class _Worker:
         self._work = work
         self._lock = threading.Lock()
         self._ident: int | None = None
+        self._over = False
         self._raised = False
         self._stopper: threading.Timer | None = None
 
@@ -231,7 +232,7 @@ class _Worker:
                 error = exc
             finally:
                 with self._lock:
-                    self._ident = None
+                    self._ident, self._over = None, True
                     if self._stopper is not None:
                         self._stopper.cancel()
             self._loop.call_soon_threadsafe(self._settle, value, error)
@@ -259,7 +260,7 @@ class _Worker:
         if not future.cancelled():
             return
         with self._lock:
-            if self._ident is not None:
+            if not self._over:
                 # Not by the loop, which may be closed before the time is over.
                 self._stopper = threading.Timer(THREAD_GRACE_S, self._raise_inside)
                 self._stopper.daemon = True

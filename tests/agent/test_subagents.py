@@ -107,18 +107,22 @@ async def test_the_card_of_the_sub_agents_call_shows_the_question_and_goes_on() 
     agent, _ = outer_and_inner("a")
     state = ViewState()
     live = Live(where="terminal", stream=False)
-    shown: list[tuple[str, str | None]] = []
+    shown: list[tuple[str, Any]] = []
     async for event in agent.events("go"):
         apply(state, event)
         live.feed(event)
         card = state.calls.get("q1")
         if card is not None and card.tool is not None:
-            shown.append((card.tool.state, card.tool.reason))
+            shown.append((card.tool.state, card.tool.question and card.tool.question.call.arguments))
         if isinstance(event, ApprovalRequested):
-            assert list(live.waiting) == [(0, "q1")]
-            live.decide(0, "q1", "allow")
-    assert ("approval", 'it wants to call remove({"path": "a"})') in shown
-    assert ("running", None) in shown[shown.index(("approval", 'it wants to call remove({"path": "a"})')) :]
+            ((pane, asking),) = live.waiting
+            assert asking.startswith("q1")
+            live.decide(pane, asking, "allow")
+    at = shown.index(("approval", {"path": "a"}))
+    assert ("running", None) in shown[at:]
+    card = state.calls["q1"].tool
+    assert card is not None
+    assert [(question.call.name, question.answer) for question in card.questions] == [("remove", "allowed")]
     assert live.waiting == {}
     assert list(state.calls) == ["q1"], "no card but the run's own"
 
@@ -199,3 +203,29 @@ async def test_an_answer_tool_finds_a_name_whatever_is_taken() -> None:
     taken = [Tool(one, name=name) for name in ("answer", "final_answer", "give_final_answer", "final_answer_2")]
     agent = Agent(scripted([call("1", "final_answer_3", result=[1])]), taken, output_type=list[int])
     assert (await agent.arun("x")).output == [1]
+
+
+async def test_each_parallel_question_has_its_answer_on_the_card_also_from_recorded_events() -> None:
+    agent, _ = outer_and_inner("a", "b", "c")
+    events, _ = await answered(agent, "allow", "deny", "allow")
+    state = ViewState()
+    for event in events:
+        apply(state, event)
+    card = state.calls["q1"].tool
+    assert card is not None
+    assert [question.answer for question in card.questions] == ["allowed", "denied", "allowed"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_allowing_always_answers_the_other_open_questions_of_that_tool(nested: bool) -> None:
+    agent, inner = outer_and_inner("a", "b", "c")
+    asked: list[ApprovalRequested] = []
+    async for event in (agent if nested else inner).events("go"):
+        if isinstance(event, ApprovalRequested):
+            asked.append(event)
+            if len(asked) == (1 if nested else 3):
+                assert asked[0].decide is not None
+                asked[0].decide("always", None)
+    assert len(asked) == (1 if nested else 3)
+    results = [r.text for m in inner.llm.backend.requests[-1].messages for r in m.tool_results]  # type: ignore[union-attr]
+    assert results == ["removed a", "removed b", "removed c"]
