@@ -6,7 +6,14 @@ from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rein_nb.agent.events import AgentEvent, ApprovalRequested, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from rein_nb.agent.events import (
+    AgentEvent,
+    ApprovalRequested,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
 from rein_nb.agent.state import raise_for
 from rein_nb.ir import ToolResult, sanitize_tool_name
 from rein_nb.tools import Tool, ToolContext
@@ -64,6 +71,15 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
     return Tool(ask, name=made, description=described, **options)
 
 
+def _of_call(event: AgentEvent) -> str | None:
+    """The id of the run's own call that an event is about; a question that a sub-agent asks is about the call that is the sub-agent."""
+    if isinstance(event, ApprovalRequested):
+        return event.asked_by or event.call.id
+    if isinstance(event, ToolExecutionUpdate):
+        return event.call_id
+    return event.call.id if isinstance(event, ToolExecutionStart | ToolExecutionEnd) else None
+
+
 class _Follower:
     """Tells the outer run of the inner one: its progress, and one by one the questions that it has to ask."""
 
@@ -72,24 +88,24 @@ class _Follower:
         self._questions: deque[ApprovalRequested] = deque()
 
     def __call__(self, event: AgentEvent) -> None:
+        if isinstance(event, TurnStart):
+            self._tell(f"turn {event.turn}", event)
+            return
+        call_id = _of_call(event)
+        if call_id is None:
+            return
+        # A call has one question open at a time: whatever is told of it next says that this one is answered.
+        open_one = self._questions[0] if self._questions else None
+        self._questions = deque(question for question in self._questions if _of_call(question) != call_id)
+        answered = open_one is not None and _of_call(open_one) == call_id
         if isinstance(event, ApprovalRequested):
             self._questions.append(event)
-            if len(self._questions) == 1:
-                self._put()
-        elif isinstance(event, ToolExecutionStart | ToolExecutionEnd):
-            self._settled(event)
-        elif isinstance(event, TurnStart):
-            self._tell(f"turn {event.turn}", event)
-
-    def _settled(self, event: ToolExecutionStart | ToolExecutionEnd) -> None:
-        open_one = self._questions[0] if self._questions else None
-        for question in list(self._questions):
-            if question.call.id == event.call.id:
-                self._questions.remove(question)
-        if isinstance(event, ToolExecutionStart):
+        elif isinstance(event, ToolExecutionStart):
             self._tell(f"calls {event.call.name}", event)
-        elif open_one is not None and open_one not in self._questions:
+        elif isinstance(event, ToolExecutionEnd) and answered:
             self._tell(f"{event.call.name}: {event.result.status}", event)
+        elif isinstance(event, ToolExecutionUpdate) and answered:
+            self._tell(event.message, event)
         if self._questions and self._questions[0] is not open_one:
             self._put()
 
