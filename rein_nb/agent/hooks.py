@@ -22,6 +22,7 @@ from rein_nb.ir import Message, ReinError, ToolCall, ToolResult, ToolSpec
 from rein_nb.ir.base import own_copy
 from rein_nb.tools import ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun
+from rein_nb.tools.jsonable import NotJsonable, to_jsonable
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
 
 
@@ -93,13 +94,19 @@ async def before_tool_call(
             return call, outcomes.denied(call, f"refused by {hook_name(hook)}")
         if isinstance(answer, Deny):
             return call, outcomes.denied(call, answer.reason)
-        if isinstance(answer, ToolCall):
-            call = answer.model_copy(update={"id": call.id})
-        elif isinstance(answer, dict):
-            call = call.model_copy(update={"arguments": answer, "raw_arguments": None, "error": None})
-        else:
+        if not isinstance(answer, ToolCall | dict):
             why = f"the hook {hook_name(hook)} returned {type(answer).__name__}, which is no decision"
             return call, outcomes.denied(call, why)
+        try:
+            # A call is data: it is told to listeners, and saved.
+            arguments = to_jsonable(answer if isinstance(answer, dict) else answer.arguments)
+        except NotJsonable as exc:
+            why = f"the hook {hook_name(hook)} left arguments that are no JSON data: {exc}"
+            return call, outcomes.denied(call, why)
+        if isinstance(answer, ToolCall):
+            call = answer.model_copy(update={"id": call.id, "arguments": arguments})
+        else:
+            call = call.model_copy(update={"arguments": arguments, "raw_arguments": None, "error": None})
     return call, None
 
 
@@ -110,7 +117,7 @@ async def after_tool_call(
     problems: list[str] = []
     for hook in hooks:
         try:
-            answer = await ask(hook, call, result, ctx)
+            answer = await ask(hook, own_arguments(call), result, ctx)
             if answer is not None:
                 result = to_result(call, answer, DEFAULT_MAX_CHARS)
         except (AbortRun, EndsRun):
