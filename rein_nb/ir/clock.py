@@ -12,6 +12,7 @@ answers the same each time gives the same result each time, and the outputs save
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -90,7 +91,9 @@ class RunClock:
 
     def end(self, token: Token[RunClock | None]) -> None:
         """Give the context back the clock that it had before."""
-        _running.reset(token)
+        # What is closed because its loop is gone is closed in whatever context finds it.
+        with contextlib.suppress(ValueError):
+            _running.reset(token)
 
     def elapsed(self) -> float:
         """Seconds since the run began; 0.0 before."""
