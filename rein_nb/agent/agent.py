@@ -220,8 +220,7 @@ class Agent(HasTranscript):
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
-            # Another model counts in its own way.
-            copy._meter = self._meter.copy() if copy._setup.llm is self._setup.llm else Meter()
+            copy._meter = self._meter_for(copy._setup.llm).copy()
         if "messages" in changes:
             copy.messages = changes["messages"]
         if "session" in changes:
@@ -341,7 +340,8 @@ class Agent(HasTranscript):
         setup = changed(self._setup, overrides)
         started = as_prompt(prompt)
         with self._lock:
-            history, compaction, meter = self._messages, self._compaction, self._meter
+            history, compaction = self._messages, self._compaction
+            meter = self._meter_for(setup.llm)
         if not started and not history:
             raise InvalidRequest("there is nothing to answer: give a prompt")
         run = RunState(
@@ -362,6 +362,10 @@ class Agent(HasTranscript):
                 setup.output_type, native=has_native_output(setup.llm), taken=setup.tools.names
             )
         return run
+
+    def _meter_for(self, llm: LLM) -> Meter:
+        """What the agent's model counted; another one counts in its own way."""
+        return self._meter if llm is self.llm else Meter()
 
     async def _drive(self, run: RunState) -> AgentResult:
         """The loop, and then the conversation takes over what it gave."""
@@ -396,7 +400,7 @@ class Agent(HasTranscript):
         await outlast(stopping, run.task_cancelled)
         with self._lock:
             if self._messages is not run.history:
-                run.go_on_from(self._messages, self._compaction, self._meter)
+                run.go_on_from(self._messages, self._compaction, self._meter_for(run.llm))
 
     async def _shielded(self, run: RunState) -> AgentResult:
         task = asyncio.ensure_future(self._drive(run))
@@ -414,7 +418,7 @@ class Agent(HasTranscript):
             if self._messages is run.history:
                 self._messages = list(run.messages)
                 self._compaction = run.compaction
-                self._meter = run.meter
+                self._meter = run.meter if run.llm is self.llm else Meter()
             else:
                 self._messages = [*self._messages, *new]
                 self._meter = Meter()

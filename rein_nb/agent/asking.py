@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from rein_nb.ir.errors import said
 from rein_nb.stream import CancellationToken
 from rein_nb.tools.callables import is_async
 from rein_nb.tools.execute import Ended, EndsRun, call_in_thread, run_guarded
@@ -59,7 +60,7 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     except BaseException as exc:  # a test framework's own, a group
         if is_closed(exc, task):
             raise
-        raise RuntimeError(f"it raised {type(exc).__name__}: {exc}") from exc
+        raise RuntimeError(f"it raised {type(exc).__name__}: {said(exc)}") from exc
 
 
 def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:

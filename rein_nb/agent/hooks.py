@@ -87,9 +87,9 @@ async def before_tool_call(
             )
         flag = as_flag(answer)
         if answer is None or flag:
-            answer = shown.arguments if shown.arguments != call.arguments else None
-            if answer is None:
+            if _equal(shown.arguments, call.arguments):
                 continue
+            answer = shown.arguments
         if flag is False:
             return call, outcomes.denied(call, f"refused by {hook_name(hook)}")
         if isinstance(answer, Deny):
@@ -108,6 +108,14 @@ async def before_tool_call(
         else:
             call = call.model_copy(update={"arguments": arguments, "raw_arguments": None, "error": None})
     return call, None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal; not when they cannot be compared (a NumPy array)."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 async def after_tool_call(
@@ -152,7 +160,7 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
     _check_request(request)
     for index, message in enumerate(request.messages):
         copy, original = own.get(id(message), (None, message))
-        if copy == original:
+        if _equal(copy, original):
             request.messages[index] = original
     return request
 

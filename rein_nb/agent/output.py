@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rein_nb.ir import InvalidRequest, OutputFormat, ToolCall, ToolSpec, sanitize_tool_name
 from rein_nb.ir.base import loads
+from rein_nb.ir.errors import said
 from rein_nb.tools.execute import EndsRun
 
 _WRAP = "result"
@@ -136,7 +137,7 @@ class OutputSpec:
             raise EndsRun(exc) from exc
         except BaseException as exc:  # a validator of the user's own failed in its own way
             raise OutputInvalid(
-                f"The answer could not be checked ({type(exc).__name__}: {exc}). Correct it and answer again."
+                f"The answer could not be checked ({type(exc).__name__}: {said(exc)}). Correct it and answer again."
             ) from exc
 
 

@@ -18,6 +18,7 @@ from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
 from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ToolCall, Usage, clock
+from rein_nb.ir.errors import said
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
@@ -241,12 +242,12 @@ class RunState:
                 return
         if isinstance(exception, asyncio.CancelledError | GeneratorExit):
             # Raised in the caller's own code, it would be taken for an order there.
-            exception = RuntimeError(f"a function raised {type(exception).__name__}: {exception}")
+            exception = RuntimeError(f"a function raised {type(exception).__name__}: {said(exception)}")
         if self.exception is None:
             self.exception = exception
         if not isinstance(exception, KeyboardInterrupt):
             self.error = self.error or ErrorInfo.of(exception)
-            self.stop("error", str(exception) or type(exception).__name__)
+            self.stop("error", said(exception) or type(exception).__name__)
         else:
             self.stop("cancelled", type(exception).__name__)
 

@@ -310,13 +310,17 @@ async def _summary(run: RunState, older: list[Message], needed: bool) -> str | N
     """
     why = "no answer"
     for llm in (run.llm, *run.fallbacks):
-        completion = await _summary_by(llm, run, older)
+        try:
+            completion = await _summary_by(llm, run, older)
+            error = completion.error if completion is not None else None
+        except Exception as exc:  # an option that this model does not know, a bug of a provider's
+            completion, error = None, ErrorInfo.of(exc)
         if run.token.is_cancelled:
             raise NoSummary
-        if completion is not None and completion.error is None and completion.text:
+        if completion is not None and error is None and completion.text:
             return completion.text
-        if completion is not None and completion.error is not None:
-            why = f"{completion.error.kind}: {completion.error.message}"
+        if error is not None:
+            why = f"{error.kind}: {error.message}"
     then = "the older messages are left out without one" if needed else "the older messages are still sent"
     run.emit(Notice(kind="warning", message=f"no summary could be made ({why}); {then}"))
     if not needed:

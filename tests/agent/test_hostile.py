@@ -15,7 +15,7 @@ import pytest
 
 from rein_nb.agent import Agent, Context
 from rein_nb.agent.events import AgentEvent, ApprovalRequested
-from rein_nb.ir import InvalidRequest, Message, StreamDone, StreamEvent, ToolCall
+from rein_nb.ir import ErrorInfo, InvalidRequest, Message, StreamDone, StreamEvent, ToolCall, Usage
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import Outcome, Tool, ToolContext
 from tests.agent.support import assert_accepted, assert_event_grammar, assert_valid, call
@@ -120,6 +120,23 @@ async def test_a_keyboard_interrupt_in_a_validator_is_raised_by_the_run_and_keep
     assert_valid(agent.messages)
     assert next(r.text for m in agent.messages for r in m.tool_results) == "saw 1"
     assert agent.results[-1].stop_reason == "cancelled"
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("nothing to say")
+
+
+class SpeechlessOrder(BaseException):
+    __str__ = Speechless.__str__
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("make", [Speechless, SpeechlessOrder])
+async def test_an_exception_need_not_be_able_to_say_what_it_is(where: str, make: Callable[[], BaseException]) -> None:
+    agent = agent_in_which(where, make, False)
+    await heard(agent)
+    assert "nothing to say" not in str(agent.results[-1].error)
 
 
 class Faulty:
@@ -383,12 +400,23 @@ async def test_nobody_changes_the_transcripts_call(who: str) -> None:
     assert started.call.arguments == {"x": {"q": 1}}
 
 
-@pytest.mark.parametrize(("arguments", "status"), [({"x": {1}}, "ok"), ({1: object()}, "denied")])
-async def test_what_a_hook_makes_of_a_call_is_data_too(arguments: Any, status: str) -> None:
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "status"), [({"x": {1}}, "ok"), ({1: object()}, "denied"), ({"x": Incomparable()}, "denied")]
+)
+async def test_what_a_hook_makes_of_a_call_is_data_too(arguments: Any, status: str, in_place: bool) -> None:
+    def change(call: ToolCall, ctx: ToolContext[Any]) -> Any:
+        return call.arguments.update(arguments) if in_place else arguments
+
     def take(x: Any) -> str:
         return str(x)
 
-    agent = Agent(scripted([call("a", "take", x=1)], "done"), [take], before_tool_call=lambda call, ctx: arguments)
+    agent = Agent(scripted([call("a", "take", x=1)], "done"), [take], before_tool_call=change)
     for event in await heard(agent):
         event.to_dict()
     agent.results[0].model_dump_json()
@@ -438,3 +466,25 @@ async def test_a_forced_first_call_does_not_keep_a_model_from_answering(
         "named" if choice == "look" else "required",
         "required" if choice == "required" and not native else "auto",
     ]
+
+
+# -- the context window --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["override", "fallback"])
+async def test_what_another_model_counted_says_nothing_about_this_one(how: str) -> None:
+    other = scripted([Usage(input_tokens=5_000), "counted in its own way"])
+    first = scripted(*([ErrorInfo.make("overloaded", "x").to_exception()] if how == "fallback" else []), "mine")
+    agent = Agent(first, fallback=other if how == "fallback" else (), context=Context(max_tokens=1_000))
+    await heard(agent, **({"llm": other} if how == "override" else {}))
+    events = await heard(agent, "and now?")
+    assert [event for event in events if event.type == "notice"] == []
+    assert agent.results[-1].text == "mine"
+
+
+async def test_a_summary_whose_model_has_a_bug_is_a_summary_that_failed() -> None:
+    history = [Message(role="user" if n % 2 == 0 else "assistant", content="words " * 100) for n in range(10)]
+    llm = scripted([ZeroDivisionError("a bug")], "the answer")
+    agent = Agent(llm, context=Context("summary", max_tokens=1_000), messages=history)
+    await heard(agent)
+    assert agent.results[-1].text == "the answer"
