@@ -23,7 +23,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import ToolRun
 from rein_nb.dialects.schema import without_filled_nulls
-from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult
+from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult, clock
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun
 
@@ -163,6 +163,7 @@ async def _contained(
 ) -> ToolRun:
     """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
     task = asyncio.current_task()
+    entered = clock.enter_call(call.id)
     try:
         return await _run_call(run, call, tool, together, place, before)
     except BaseException as exc:
@@ -170,6 +171,8 @@ async def _contained(
             raise
         run.end_with(exc)
         return _lost(run, call, place in together.started)
+    finally:
+        clock.leave_call(entered)
 
 
 def _lost(run: RunState, call: ToolCall, started: bool) -> ToolRun:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -16,6 +17,8 @@ import pytest
 from rein_nb.agent import Agent, Context
 from rein_nb.agent.events import AgentEvent, ApprovalRequested
 from rein_nb.ir import ErrorInfo, InvalidRequest, Message, StreamDone, StreamEvent, ToolCall, Usage
+from rein_nb.llm import LLM
+from rein_nb.store.recording import record, replay
 from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import Outcome, Tool, ToolContext
 from tests.agent.support import assert_accepted, assert_event_grammar, assert_valid, call
@@ -488,3 +491,34 @@ async def test_a_summary_whose_model_has_a_bug_is_a_summary_that_failed() -> Non
     agent = Agent(llm, context=Context("summary", max_tokens=1_000), messages=history)
     await heard(agent)
     assert agent.results[-1].text == "the answer"
+
+
+# -- played back ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_sub_agents_asked_the_same_at_once_get_their_own_answers_whoever_is_first(depth: int, tmp_path: Path) -> None:
+    said = iter(range(100))
+
+    def outer(slow: str, script: bool) -> Agent:
+        def waits(call: ToolCall, ctx: ToolContext[Any]) -> None:
+            time.sleep(0.05 if call.id == slow else 0.0)
+
+        def model(*turns: Any) -> LLM:
+            return scripted(*turns if script else (), repeat=True)
+
+        agent = Agent(model(lambda request: f"answer {next(said)}"), label="deep0")
+        for level in range(1, depth + 1):
+            calls = [call(f"c{n}", f"deep{level - 1}", prompt="the same") for n in range(2 if level == depth else 1)]
+            hook = waits if level == depth else ()
+            agent = Agent(model(calls, "done"), [agent], label=f"deep{level}", before_tool_call=hook)
+        return agent
+
+    with record(tmp_path / "asked.jsonl"):
+        first = outer("c0", True).run("go")
+    played = []
+    for slow in ("c0", "c1"):
+        with replay(tmp_path / "asked.jsonl"):
+            played.append(outer(slow, False).run("go"))
+    assert [tool.result.text for tool in played[0].tool_runs] == [tool.result.text for tool in first.tool_runs]
+    assert played[0].model_dump_json() == played[1].model_dump_json()
