@@ -106,7 +106,8 @@ def cancel(future: Future[Any]) -> None:
 def run_sync(coro: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from synchronous code, whether or not the caller's thread has a running loop.
 
-    A KeyboardInterrupt cancels the work, waits for it to wind down, and is raised again.
+    A KeyboardInterrupt, or whatever else is raised in this thread from outside, cancels the work, waits for it to wind down, and is raised
+    again.
 
     Raises
     ------
@@ -127,8 +128,10 @@ def run_sync(coro: Coroutine[Any, Any, T]) -> T:
             except TimeoutError:
                 if future.done():
                     raise
-    except KeyboardInterrupt:
-        _wind_down(box, coro)
+    except BaseException:
+        # A KeyboardInterrupt, or what is raised inside a tool's thread when the tool is stopped.
+        if not (box and box[0].done()):
+            _wind_down(box, coro)
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rein_nb import aio
 from rein_nb.agent.approvals import Policy
-from rein_nb.agent.arguments import Prompt, as_prompt, changed, normalised
+from rein_nb.agent.arguments import Prompt, as_prompt, changed, check_listener, normalised
+from rein_nb.agent.asking import outlast
 from rein_nb.agent.context import Compaction, Context, Meter
 from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.handle import AgentRun
@@ -22,7 +24,7 @@ from rein_nb.agent.output import OutputSpec, has_native_output
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.state import Listener, RunState, Setup, raise_for
 from rein_nb.agent.streams import EventStream, as_chunks
-from rein_nb.ir import InvalidRequest, Message, StreamChunk
+from rein_nb.ir import InvalidRequest, Message, StreamChunk, clock
 from rein_nb.ir.clock import RunClock
 from rein_nb.ir.transcript import HasTranscript
 from rein_nb.llm import LLM, as_messages, as_options
@@ -133,7 +135,8 @@ class Agent(HasTranscript):
         self._compaction = Compaction()
         self._meter = Meter()
         self._always_allowed: set[str] = set()
-        self._live: dict[RunState, asyncio.Task[AgentResult]] = {}
+        # Weakly: a run whose loop is gone ends when nobody holds it any more.
+        self._live: weakref.WeakSet[RunState] = weakref.WeakSet()
         self._results: list[AgentResult] = []
         self._clock: RunClock | None = None
         # Shared with forks: what a recording of one agent goes by.
@@ -210,15 +213,14 @@ class Agent(HasTranscript):
         copy._setup = changed(setup, {name: value for name, value in changes.items() if name not in _OF_AN_AGENT})
         copy._lock = threading.Lock()
         copy._always_allowed = set(self._always_allowed)
-        copy._live = {}
+        copy._live = weakref.WeakSet()
         copy._results = []
         copy._clock = self._clock
         copy._identity = self._identity
         with self._lock:
             copy._messages = list(self._messages)
             copy._compaction = self._compaction
-            # Another model counts in its own way.
-            copy._meter = self._meter.copy() if copy._setup.llm is self._setup.llm else Meter()
+            copy._meter = self._meter_for(copy._setup.llm).copy()
         if "messages" in changes:
             copy.messages = changes["messages"]
         if "session" in changes:
@@ -251,10 +253,9 @@ class Agent(HasTranscript):
         Raises
         ------
         InvalidRequest
-            When it cannot be called.
+            When it cannot be called, or is an async function.
         """
-        if not callable(listener):
-            raise InvalidRequest(f"a listener is a function of an event, not {type(listener).__name__}")
+        check_listener(listener)
         self._setup = replace(self._setup, on_event=(*self._setup.on_event, listener))
 
     def remove_listener(self, listener: Listener) -> None:
@@ -339,7 +340,8 @@ class Agent(HasTranscript):
         setup = changed(self._setup, overrides)
         started = as_prompt(prompt)
         with self._lock:
-            history, compaction, meter = self._messages, self._compaction, self._meter
+            history, compaction = self._messages, self._compaction
+            meter = self._meter_for(setup.llm)
         if not started and not history:
             raise InvalidRequest("there is nothing to answer: give a prompt")
         run = RunState(
@@ -361,51 +363,62 @@ class Agent(HasTranscript):
             )
         return run
 
+    def _meter_for(self, llm: LLM) -> Meter:
+        """What the agent's model counted; another one counts in its own way."""
+        return self._meter if llm is self.llm else Meter()
+
     async def _drive(self, run: RunState) -> AgentResult:
         """The loop, and then the conversation takes over what it gave."""
         await self._let_stopped_runs_settle(run)
-        task = asyncio.current_task()
-        assert task is not None
-        self._live[run] = task
+        run.loop, run.task = asyncio.get_running_loop(), asyncio.current_task()
+        with self._lock:
+            self._live.add(run)
         try:
             result = await run_loop(run)
             self._results.append(result)
             return result
         finally:
-            del self._live[run]
             self._take_over(run)
 
     async def _let_stopped_runs_settle(self, run: RunState) -> None:
         """A consumer that left early and asks again at once shall find the interrupted turn in the conversation."""
+        if not self._live:
+            return
         loop = asyncio.get_running_loop()
-        stopping = [task for other, task in list(self._live.items()) if other.loop is loop and other.token.is_cancelled]
+        outer = clock.current()  # a run that waits for this one
+        with self._lock:
+            stopping = [
+                other.task
+                for other in self._live
+                if other.loop is loop
+                and other.token.is_cancelled
+                and other.clock is not outer
+                and other.task is not None
+            ]
         if not stopping:
             return
-        await asyncio.wait(stopping)
+        await outlast(stopping, run.task_cancelled)
         with self._lock:
             if self._messages is not run.history:
-                run.go_on_from(self._messages, self._compaction, self._meter)
+                run.go_on_from(self._messages, self._compaction, self._meter_for(run.llm))
 
     async def _shielded(self, run: RunState) -> AgentResult:
         task = asyncio.ensure_future(self._drive(run))
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError:
-            run.stop("cancelled", "the task was cancelled")
-            await asyncio.wait((task,))
+        if await outlast((task,), run.task_cancelled):
             if not task.cancelled():
                 task.exception()
-            raise
+            raise asyncio.CancelledError
         return task.result()
 
     def _take_over(self, run: RunState) -> None:
         """Put a run's messages into the conversation, in one piece: runs at the same time do not mix theirs."""
         new = run.messages[run.base :]
         with self._lock:
+            self._live.discard(run)
             if self._messages is run.history:
                 self._messages = list(run.messages)
                 self._compaction = run.compaction
-                self._meter = run.meter
+                self._meter = run.meter if run.llm is self.llm else Meter()
             else:
                 self._messages = [*self._messages, *new]
                 self._meter = Meter()

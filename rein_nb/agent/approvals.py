@@ -130,8 +130,11 @@ class Question:
             if not self._answer.done():
                 self._answer.set_result((verdict, reason))
 
+        self._soon(settle)
+
+    def _soon(self, work: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(settle)
+            self._loop.call_soon_threadsafe(work)
         except RuntimeError:  # the loop is closed: the run is long over
             return
 
@@ -151,10 +154,7 @@ class Question:
             if not stop.done():
                 stop.set_result(None)
 
-        def on_cancel() -> None:
-            self._loop.call_soon_threadsafe(stopped)
-
-        detach = token.on_cancel(on_cancel)
+        detach = token.on_cancel(lambda: self._soon(stopped))
         try:
             await asyncio.wait((self._answer, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -17,6 +17,7 @@ from rein_nb.agent.state import Setup
 from rein_nb.ir import InvalidRequest, MediaPart, Message, TextPart, ToolChoice
 from rein_nb.llm import LLM, as_messages, as_options
 from rein_nb.tools import Toolset
+from rein_nb.tools.callables import is_async
 
 Prompt: TypeAlias = str | Message | Sequence[str | TextPart | MediaPart | Message]
 """What a run starts with: text, a message, or a list of texts and media (one message) or of messages."""
@@ -146,9 +147,25 @@ def _hooks(name: str) -> Callable[[Any], tuple[Any, ...]]:
         for hook in found:
             if not callable(hook):
                 raise InvalidRequest(f"{name} takes functions, not {type(hook).__name__}")
+            if name == "on_event":
+                check_listener(hook)
         return found
 
     return check
+
+
+def check_listener(listener: Any) -> None:
+    """Raise at once for what can be no listener.
+
+    Raises
+    ------
+    InvalidRequest
+        When it cannot be called, or is an async function, which nobody would await.
+    """
+    if not callable(listener):
+        raise InvalidRequest(f"a listener is a function of an event, not {type(listener).__name__}")
+    if is_async(listener):
+        raise InvalidRequest("a listener is a plain function of an event, not an async one: nobody would await it")
 
 
 def _policy(value: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from rein_nb.ir.errors import said
 from rein_nb.stream import CancellationToken
 from rein_nb.tools.callables import is_async
 from rein_nb.tools.execute import Ended, EndsRun, call_in_thread, run_guarded
@@ -40,6 +41,7 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     Exception
         Whatever else it raised.
     """
+    task = asyncio.current_task()
     try:
         if is_async(function):
             return await function(*arguments)
@@ -50,14 +52,15 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     except SystemExit as exc:
         raise RuntimeError(f"it called exit({exc.code!r})") from exc
     except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it was cancelled from inside") from exc
-    except (Exception, GeneratorExit):
+    except Exception:
         raise
     except BaseException as exc:  # a test framework's own, a group
-        raise RuntimeError(f"it raised {type(exc).__name__}: {exc}") from exc
+        if is_closed(exc, task):
+            raise
+        raise RuntimeError(f"it raised {type(exc).__name__}: {said(exc)}") from exc
 
 
 def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -65,6 +68,39 @@ def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except SystemExit as exc:
         raise RuntimeError(f"it called exit({exc.code!r})") from exc
+
+
+def is_closed(exc: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether an exception says that the coroutine of this task is closed, its loop being gone: then nothing may be awaited any more.
+
+    It comes from outside, while the task is not running; a GeneratorExit that is raised inside is a fault like another.
+    """
+    if not isinstance(exc, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:  # no loop is running
+        return True
+
+
+async def outlast(tasks: Collection[asyncio.Future[Any]], cancelled: Callable[[], None]) -> bool:
+    """Wait until all tasks are done, however often the waiter is cancelled meanwhile; whether it was.
+
+    Parameters
+    ----------
+    tasks
+        Wait for these.
+    cancelled
+        Called at each cancellation; it has the tasks come to an end.
+    """
+    was = False
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            was = True
+            cancelled()
+    return was
 
 
 def as_flag(answer: Any) -> bool | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rein_nb.agent import hooks
 from rein_nb.agent.approvals import Question, judge
-from rein_nb.agent.asking import Stopped, stoppable, within_grace
+from rein_nb.agent.asking import Stopped, is_closed, outlast, stoppable, within_grace
 from rein_nb.agent.events import (
     ApprovalRequested,
     Notice,
@@ -22,9 +22,8 @@ from rein_nb.agent.events import (
     ToolExecutionUpdate,
 )
 from rein_nb.agent.result import ToolRun
-from rein_nb.agent.state import GOING_DOWN
 from rein_nb.dialects.schema import without_filled_nulls
-from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult
+from rein_nb.ir import Completion, ToolCall, ToolChoice, ToolResult, clock
 from rein_nb.tools import Outcome, Progress, Tool, ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun
 
@@ -91,16 +90,10 @@ async def _run_batch(run: RunState, batch: list[tuple[int, ToolCall, Tool]], ans
         # Played back, calls end in their order: which is done first is the machine's doing.
         before = tasks[-1] if tasks and run.clock.replayed else None
         tasks.append(asyncio.ensure_future(_contained(run, call, tool, together, place, before)))
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        # Each call looks at the token and answers by itself; nobody is left behind.
-        run.stop("cancelled", "the task was cancelled")
-        await asyncio.wait(tasks)
-        raise
-    finally:
-        for (index, call, _), task in zip(batch, tasks, strict=True):
-            answers[index] = task.result() if not task.cancelled() else _unknown_end(call)
+    # When the task is cancelled, each call looks at the token and answers by itself; nobody is left behind.
+    await outlast(tasks, run.task_cancelled)
+    for (index, call, _), task in zip(batch, tasks, strict=True):
+        answers[index] = task.result() if not task.cancelled() else _lost(run, call, False)
 
 
 class _Together:
@@ -115,6 +108,7 @@ class _Together:
         self._running = 0
         self._alone = False
         self._waiting: list[asyncio.Future[None]] = []
+        self.started: set[int] = set()
 
     async def may_start(self, run: RunState, place: int) -> bool:
         """Whether the limit of tool calls lets the call in this place run, which it counts then."""
@@ -168,19 +162,25 @@ async def _contained(
     before: asyncio.Task[ToolRun] | None = None,
 ) -> ToolRun:
     """`_run_call`, whose own failure ends the run and not the answers of the other calls."""
+    task = asyncio.current_task()
+    entered = clock.enter_call(call.id)
     try:
         return await _run_call(run, call, tool, together, place, before)
-    except GOING_DOWN:
-        raise
     except BaseException as exc:
+        if is_closed(exc, task):
+            raise
         run.end_with(exc)
-        return _unknown_end(call)
+        return _lost(run, call, place in together.started)
+    finally:
+        clock.leave_call(entered)
 
 
-def _unknown_end(call: ToolCall) -> ToolRun:
-    return ToolRun.model_construct(
-        call=call, result=outcomes.interrupted_while_running(call), started_at=None, duration_s=None
-    )
+def _lost(run: RunState, call: ToolCall, started: bool) -> ToolRun:
+    """What is told of a call that has no end of its own."""
+    why = run.token.reason
+    result = outcomes.interrupted_while_running(call, why) if started else outcomes.not_started(call, why)
+    run.emit(ToolExecutionEnd(call=call, result=result))
+    return ToolRun.model_construct(call=call, result=result, started_at=None, duration_s=None)
 
 
 async def _answered(run: RunState, call: ToolCall, result: ToolResult) -> ToolRun:
@@ -221,8 +221,9 @@ async def _run_call(
             await _wait_for(before)
             return await _answered(run, checked, refusal)
         checked = _without_filled_nulls(run, checked, tool)
-        ctx.call = checked
+        ctx.call = hooks.own_arguments(checked)
         async with together.room_for(tool):
+            together.started.add(place)
             run.emit(ToolExecutionStart(call=checked))
             outcome = await tool.execute(checked, ctx)
         await _wait_for(before)

@@ -17,6 +17,7 @@ from rein_nb.agent.events import AgentEvent
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.speaking import SpeaksToRun
 from rein_nb.agent.state import RunState, raise_for
+from rein_nb.tools.threads import ToolStopped
 
 _SLICE_S = 0.1
 """How often a waiting caller wakes, so that a kernel interrupt lands within this many seconds."""
@@ -93,7 +94,7 @@ class AgentRun(SpeaksToRun):
                     raise TimeoutError(f"the run is not over after {timeout:g} s")
                 left = _SLICE_S if end is None else min(_SLICE_S, max(0.0, end - time.monotonic()))
                 wait_for_futures((self._work,), timeout=left)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ToolStopped):
             self.cancel("interrupted")
             wait_for_futures((self._work,), timeout=_GRACE_S)
             raise
@@ -147,8 +148,11 @@ class AgentRun(SpeaksToRun):
                 if subscriber in self._listeners:
                     self._listeners.remove(subscriber)
 
-        def failed(exc: Exception) -> None:
+        def failed(exc: BaseException) -> None:
             unsubscribe()
+            if isinstance(exc, KeyboardInterrupt):  # a kernel's, which was meant for the run
+                self._run.call_soon(lambda: self._run.end_with(exc))
+                return
             self._run.loop.call_exception_handler({"message": "a subscriber of an agent run failed", "exception": exc})
 
         subscriber = _Subscriber(callback, failed)
@@ -170,13 +174,15 @@ class AgentRun(SpeaksToRun):
                 return
 
         unsubscribe = self.subscribe(put)
+        over = False
         try:
             while True:
                 try:
                     event = await asyncio.wait_for(items.get(), 0.1)
                 except TimeoutError:
-                    if self.done and items.empty():
+                    if over:  # since the last time already, so nothing is on its way any more
                         return
+                    over = self.done
                     continue
                 yield event
                 if event.type == "agent_end":
@@ -206,7 +212,7 @@ class AgentRun(SpeaksToRun):
 class _Subscriber:
     """One who is told past events and then the new ones, in order. Nobody's lock is held while he is told: he may take his time, and ask for more."""
 
-    def __init__(self, callback: Callable[[AgentEvent], None], failed: Callable[[Exception], None]) -> None:
+    def __init__(self, callback: Callable[[AgentEvent], None], failed: Callable[[BaseException], None]) -> None:
         self.waiting: deque[AgentEvent] = deque()
         self.gone = False
         self._callback = callback
@@ -232,5 +238,5 @@ class _Subscriber:
                 event = self.waiting.popleft()
             try:
                 self._callback(event)
-            except Exception as exc:
+            except BaseException as exc:
                 self._failed(exc)

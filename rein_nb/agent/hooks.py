@@ -22,6 +22,7 @@ from rein_nb.ir import Message, ReinError, ToolCall, ToolResult, ToolSpec
 from rein_nb.ir.base import own_copy
 from rein_nb.tools import ToolContext, outcomes
 from rein_nb.tools.execute import EndsRun
+from rein_nb.tools.jsonable import NotJsonable, to_jsonable
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
 
 
@@ -86,21 +87,35 @@ async def before_tool_call(
             )
         flag = as_flag(answer)
         if answer is None or flag:
-            if _same(shown.arguments, call.arguments):
+            if _equal(shown.arguments, call.arguments):
                 continue
             answer = shown.arguments
         if flag is False:
             return call, outcomes.denied(call, f"refused by {hook_name(hook)}")
         if isinstance(answer, Deny):
             return call, outcomes.denied(call, answer.reason)
-        if isinstance(answer, ToolCall):
-            call = answer.model_copy(update={"id": call.id})
-        elif isinstance(answer, dict):
-            call = call.model_copy(update={"arguments": answer, "raw_arguments": None, "error": None})
-        else:
+        if not isinstance(answer, ToolCall | dict):
             why = f"the hook {hook_name(hook)} returned {type(answer).__name__}, which is no decision"
             return call, outcomes.denied(call, why)
+        try:
+            # A call is data: it is told to listeners, and saved.
+            arguments = to_jsonable(answer if isinstance(answer, dict) else answer.arguments)
+        except NotJsonable as exc:
+            why = f"the hook {hook_name(hook)} left arguments that are no JSON data: {exc}"
+            return call, outcomes.denied(call, why)
+        if isinstance(answer, ToolCall):
+            call = answer.model_copy(update={"id": call.id, "arguments": arguments})
+        else:
+            call = call.model_copy(update={"arguments": arguments, "raw_arguments": None, "error": None})
     return call, None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal; not when they cannot be compared (a NumPy array)."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 async def after_tool_call(
@@ -110,7 +125,7 @@ async def after_tool_call(
     problems: list[str] = []
     for hook in hooks:
         try:
-            answer = await ask(hook, call, result, ctx)
+            answer = await ask(hook, own_arguments(call), result, ctx)
             if answer is not None:
                 result = to_result(call, answer, DEFAULT_MAX_CHARS)
         except (AbortRun, EndsRun):
@@ -145,16 +160,9 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
     _check_request(request)
     for index, message in enumerate(request.messages):
         copy, original = own.get(id(message), (None, message))
-        if copy is not None and _same(copy, original):
+        if _equal(copy, original):
             request.messages[index] = original
     return request
-
-
-def _same(one: Any, other: Any) -> bool:
-    try:
-        return bool(one == other)
-    except Exception:  # an earlier hook's values: arrays, what holds itself
-        return False
 
 
 def _check_request(request: ModelRequest) -> None:

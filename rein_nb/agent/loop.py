@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from rein_nb.agent.asking import Stopped
+from rein_nb.agent.asking import Stopped, is_closed
 from rein_nb.agent.events import AgentEnd, AgentStart, TurnEnd, TurnStart
 from rein_nb.agent.execution import execute_calls
 from rein_nb.agent.healing import tool_message
 from rein_nb.agent.output import OutputInvalid
 from rein_nb.agent.result import AgentResult, StopReason, ToolRun, Turn
-from rein_nb.agent.state import GOING_DOWN, RunState
+from rein_nb.agent.state import RunState
 from rein_nb.agent.turns import ask_model
 from rein_nb.ir import Completion, ErrorInfo, Message, ToolCall
 from rein_nb.tools import outcomes
+from rein_nb.tools.execute import EndsRun
 
 MALFORMED_TURNS = 3
 """Turns in a row of which no call could be run before the run is given up."""
@@ -43,8 +44,14 @@ _ENDS: dict[str, StopReason] = {
 
 
 async def run_loop(run: RunState) -> AgentResult:
-    """Run to the end and return the result; `AgentEnd` is always the last event."""
-    run.loop = asyncio.get_running_loop()
+    """Run to the end and return the result; `AgentEnd` is always the last event.
+
+    Raises
+    ------
+    asyncio.CancelledError
+        When the task was cancelled. The run was stopped by that, and is over as any other.
+    """
+    task = run.task
     outer = run.clock.begin()
     if run.signal is not None:
         run.token.follow(run.signal)
@@ -68,13 +75,10 @@ async def run_loop(run: RunState) -> AgentResult:
                 run.limit_hit(limit)
                 break
             await _turn(run)
-    except asyncio.CancelledError:
-        # The event loop itself is going down: nothing may be awaited any more, but the transcript must be whole.
-        run.stop("cancelled", "the task was cancelled")
-        raise
-    except GOING_DOWN:
-        raise
     except BaseException as exc:
+        if is_closed(exc, task):
+            run.task_cancelled()
+            raise
         run.end_with(exc)
     finally:
         if deadline is not None:
@@ -82,9 +86,11 @@ async def run_loop(run: RunState) -> AgentResult:
         heartbeat.stop()
         run.turn = 0
         result = run.finished()
-        run.emit(AgentEnd(result=result))
+        run.emit_last(AgentEnd(result=result))
         run.token.close()
         run.clock.end(outer)
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
     return result
 
 
@@ -95,19 +101,20 @@ async def _turn(run: RunState) -> None:
     started_at, begun = run.clock.now(), run.clock.elapsed()
     if run.listening:
         run.emit(TurnStart(model=run.llm.model))
+    completion: Completion | None = None
+    tools: list[ToolRun] = []
     try:
         completion = await ask_model(run)
-    except GOING_DOWN:
-        raise
+        if completion.tool_calls:
+            tools = await _answer_calls(run, completion)
     except Stopped:
-        completion = _not_asked(run)
+        pass
     except BaseException as exc:
+        if is_closed(exc, run.task):
+            raise
         # The programmer's own fault, or a hook's: the turn that was announced is closed all the same.
         run.end_with(exc)
-        completion = _not_asked(run)
-    tools: list[ToolRun] = []
-    if completion.tool_calls:
-        tools = await _answer_calls(run, completion)
+    completion = completion or _not_asked(run)
     turn = Turn.model_construct(
         number=run.turn,
         completion=completion,
@@ -171,6 +178,9 @@ def _take_answer(run: RunState, call: ToolCall, *, first: bool) -> ToolRun:
     except OutputInvalid as exc:
         run.output_retries += 1
         result = outcomes.outcome(call, "error", str(exc), {"output_invalid": True})
+    except EndsRun as exc:
+        run.end_with(exc)
+        result = outcomes.interrupted_while_running(call, "the answer was being checked")
     return ToolRun.model_construct(call=call, result=result)
 
 
@@ -244,6 +254,8 @@ def _read_output(run: RunState, completion: Completion) -> None:
         _watch_output_retries(run)
         if run.stop_reason is None:
             run.append(Message(role="user", content=str(exc)))
+    except EndsRun as exc:
+        run.end_with(exc)
 
 
 class Heartbeat:

@@ -15,6 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from rein_nb.ir import InvalidRequest, OutputFormat, ToolCall, ToolSpec, sanitize_tool_name
 from rein_nb.ir.base import loads
+from rein_nb.ir.errors import said
+from rein_nb.tools.execute import EndsRun
 
 _WRAP = "result"
 """The property that holds a value whose own schema is no object (a list, a union, a number)."""
@@ -89,6 +91,8 @@ class OutputSpec:
         ------
         OutputInvalid
             Saying what is wrong.
+        EndsRun
+            With a KeyboardInterrupt that landed in a validator.
         """
         if call.error is not None:
             raise OutputInvalid(
@@ -129,9 +133,11 @@ class OutputSpec:
             raise OutputInvalid(
                 "The answer does not fit what was asked for:\n" + "\n".join(lines) + "\nCorrect it and answer again."
             ) from exc
-        except (Exception, SystemExit) as exc:  # a validator of the user's own failed in its own way
+        except KeyboardInterrupt as exc:
+            raise EndsRun(exc) from exc
+        except BaseException as exc:  # a validator of the user's own failed in its own way
             raise OutputInvalid(
-                f"The answer could not be checked ({type(exc).__name__}: {exc}). Correct it and answer again."
+                f"The answer could not be checked ({type(exc).__name__}: {said(exc)}). Correct it and answer again."
             ) from exc
 
 

@@ -13,18 +13,16 @@ from rein_nb.agent.approvals import Policy, Question
 from rein_nb.agent.context import Compaction, Context, Meter
 from rein_nb.agent.events import AgentEvent, ApprovalRequested, MessageEnd, MessageStart, Notice
 from rein_nb.agent.healing import heal
-from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall
+from rein_nb.agent.hooks import AfterToolCall, BeforeRequest, BeforeToolCall, own_arguments
 from rein_nb.agent.limits import Limits
 from rein_nb.agent.output import OutputSpec
 from rein_nb.agent.result import AgentResult, StopReason, Turn
 from rein_nb.ir import Completion, ErrorInfo, InvalidRequest, Message, ToolCall, Usage, clock
+from rein_nb.ir.errors import said
 from rein_nb.llm import LLM
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Progress, ToolContext, Toolset
 from rein_nb.tools.execute import EndsRun
-
-GOING_DOWN = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
-"""What is no fault of whoever raised it, but an order to the task: passed on. All else that is raised is a fault, and becomes data."""
 
 Listener = Callable[[AgentEvent], None]
 
@@ -101,6 +99,7 @@ class RunState:
         self.signal = signal
         self.token = CancellationToken()  # follows the signal from the start of the run on
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set when the run starts
+        self.task: asyncio.Task[Any] | None = None  # as well
         # One object for all turns: the encoders know a history by its objects.
         self.system_message = Message(role="system", content=setup.system) if setup.system else None
         self.prompt = list(prompt)
@@ -181,9 +180,14 @@ class RunState:
                 self.end_with(exc)
             except BaseException as exc:
                 self.remove_listener(listener)
-                asyncio.get_running_loop().call_exception_handler(
+                self.loop.call_exception_handler(
                     {"message": "a listener of an agent run failed and was taken off", "exception": exc}
                 )
+
+    def emit_last(self, event: AgentEvent) -> None:
+        """As `emit`; nobody hears of anything after it: what was left to itself may still try to say something."""
+        self.emit(event)
+        self._listeners = ()
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Have `work` done in the loop's thread; from any thread. Nothing happens when the loop is closed."""
@@ -226,16 +230,31 @@ class RunState:
                 self._stop = reason
 
     def end_with(self, exception: BaseException) -> None:
-        """End the run because of an exception that `arun` shall raise."""
+        """End the run because of an exception, whatever it is, that `arun` shall raise. Called by the task in which it was raised.
+
+        Where that task is cancelled, the exception is no fault but an order, and `run_loop` raises it again at the run's end.
+        """
         if isinstance(exception, EndsRun):
             exception = exception.cause
+        if isinstance(exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self.task_cancelled()
+                return
+        if isinstance(exception, asyncio.CancelledError | GeneratorExit):
+            # Raised in the caller's own code, it would be taken for an order there.
+            exception = RuntimeError(f"a function raised {type(exception).__name__}: {said(exception)}")
         if self.exception is None:
             self.exception = exception
-        if not isinstance(exception, KeyboardInterrupt | asyncio.CancelledError):
+        if not isinstance(exception, KeyboardInterrupt):
             self.error = self.error or ErrorInfo.of(exception)
-            self.stop("error", str(exception) or type(exception).__name__)
+            self.stop("error", said(exception) or type(exception).__name__)
         else:
             self.stop("cancelled", type(exception).__name__)
+
+    def task_cancelled(self) -> None:
+        """End the run because a task of it is cancelled."""
+        self.stop("cancelled", "the task was cancelled")
 
     def tool_calls_left(self) -> int | None:
         """Tool calls that the limit still allows; None without a limit."""
@@ -261,7 +280,7 @@ class RunState:
                 )
             ),
             interactive=self.interactive,
-            call=call,
+            call=own_arguments(call),
             deps=self.setup.deps,
             token=token or self.token,
             run_id=self.run_id,

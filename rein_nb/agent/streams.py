@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from rein_nb.agent.asking import outlast
 from rein_nb.agent.events import AgentEnd, AgentEvent, MessageEnd, MessageUpdate
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.speaking import SpeaksToRun
 from rein_nb.agent.state import RunState
-from rein_nb.ir import InvalidRequest, StreamChunk, TextDelta, ThinkingDelta
+from rein_nb.ir import InvalidRequest, StreamChunk, TextDelta, ThinkingDelta, clock
 
 T = TypeVar("T")
 
@@ -59,7 +60,12 @@ class EventStream(SpeaksToRun, AsyncIterator[T], Generic[T]):
             if self._closed or task.done():
                 self._raise_programmers_error(task)
                 raise StopAsyncIteration
-            waiter = self._wake.waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            if self._wake.waiter is not None or task.get_loop() is not loop:
+                raise RuntimeError(
+                    "a run's events are for one consumer, in the event loop in which the first was asked for"
+                )
+            waiter = self._wake.waiter = loop.create_future()
             try:
                 await waiter
             except asyncio.CancelledError:
@@ -90,14 +96,17 @@ class EventStream(SpeaksToRun, AsyncIterator[T], Generic[T]):
                 raise failure
 
     async def aclose(self) -> None:
-        """Leave: stop the run and wait until it has wound down."""
+        """Leave: stop the run and wait until it has wound down; in a tool or hook of the run itself, which it waits for, only stop it."""
         self._closed = True
         self._items.clear()
         task = self._task
         if task is None or task.done():
             return
-        self.run.stop("cancelled", "the consumer left")
-        await asyncio.wait((task,))
+        self.cancel("the consumer left")
+        if clock.current() is self.run.clock:
+            return
+        if await outlast((task,), lambda: None):
+            raise asyncio.CancelledError
 
     async def __aenter__(self) -> EventStream[T]:
         return self

@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rein_nb.agent.approvals import Decide
-from rein_nb.agent.events import AgentEvent, ApprovalRequested, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from rein_nb.agent.events import (
+    AgentEvent,
+    ApprovalRequested,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
 from rein_nb.agent.state import raise_for
 from rein_nb.ir import ToolResult, sanitize_tool_name
 from rein_nb.tools import Tool, ToolContext
@@ -66,6 +73,15 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
     return Tool(ask, name=made, description=described, **options)
 
 
+def _of_call(event: AgentEvent) -> str | None:
+    """The id of the run's own call that an event is about; a question that a sub-agent asks is about the call that is the sub-agent."""
+    if isinstance(event, ApprovalRequested):
+        return event.asked_by or event.call.id
+    if isinstance(event, ToolExecutionUpdate):
+        return event.call_id
+    return event.call.id if isinstance(event, ToolExecutionStart | ToolExecutionEnd) else None
+
+
 class _Follower:
     """Tells the outer run of the inner one: its progress, and one by one the questions that it has to ask."""
 
@@ -76,14 +92,29 @@ class _Follower:
         self._always: set[str] = set()
 
     def __call__(self, event: AgentEvent) -> None:
+        if isinstance(event, TurnStart):
+            self._tell(f"turn {event.turn}", event)
+            return
+        call_id = _of_call(event)
+        if call_id is None:
+            return
+        # A call has one question open at a time: whatever is told of it next says that this one is answered.
+        self._waiting = deque(question for question in self._waiting if _of_call(question) != call_id)
+        answered = self._open is not None and _of_call(self._open) == call_id
+        if answered:
+            self._open = None
         if isinstance(event, ApprovalRequested):
             self._waiting.append(event)
         elif isinstance(event, ToolExecutionStart):
-            self._settled(event, f"calls {event.call.name}", always=True)
-        elif isinstance(event, ToolExecutionEnd):
-            self._settled(event, f"{event.call.name}: {event.result.status}")
-        elif isinstance(event, TurnStart):
-            self._tell(f"turn {event.turn}", event)
+            self._tell(f"calls {event.call.name}", event)
+        elif isinstance(event, ToolExecutionEnd) and answered:
+            self._tell(f"{event.call.name}: {event.result.status}", event, event.result.status)
+        elif isinstance(event, ToolExecutionUpdate) and answered:
+            status = event.data.get("status") if isinstance(event.data, dict) else None
+            self._tell(event.message, event, str(status or "running"))
+        self._put()
+
+    def _put(self) -> None:
         while self._open is None and self._waiting:
             question = self._waiting.popleft()
             if question.call.name not in self._always:  # else it is answered already
@@ -100,16 +131,6 @@ class _Follower:
 
         return decide
 
-    def _settled(self, event: ToolExecutionStart | ToolExecutionEnd, words: str, always: bool = False) -> None:
-        """A call runs, or was refused: nobody need be asked about it any more."""
-        mine = self._open is not None and self._open.call.id == event.call.id
-        if mine:
-            self._open = None
-        self._waiting = deque(question for question in self._waiting if question.call.id != event.call.id)
-        if mine or always:
-            self._tell(words, event)
-
-    def _tell(self, words: str, event: AgentEvent) -> None:
+    def _tell(self, words: str, event: AgentEvent, status: str = "running") -> None:
         if self._open is None:  # progress would take the place of the question
-            status = event.result.status if isinstance(event, ToolExecutionEnd) else "running"
             self._ctx.progress(words, data={"run_id": event.run_id, "status": status})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from rein_nb.agent import hooks
-from rein_nb.agent.asking import Stopped, stoppable
+from rein_nb.agent.asking import Stopped, is_closed, stoppable
 from rein_nb.agent.context import SUMMARY_PROMPT, Compaction, compact
 from rein_nb.agent.events import (
     MessageEnd,
@@ -18,7 +18,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.healing import marked_interrupted, with_ids
 from rein_nb.agent.output import OutputSpec, has_native_output
-from rein_nb.agent.state import GOING_DOWN, RunState
+from rein_nb.agent.state import RunState
 from rein_nb.ir import (
     Completion,
     ErrorInfo,
@@ -80,12 +80,13 @@ async def ask_model(run: RunState) -> Completion:
         elif (
             error is not None
             and error.kind == "context_overflow"
+            and run.stop_reason is None
             and not run.compacted
             and await _made_room(run, completion, shown)
         ):
             _set_aside(run, completion, shown)
             continue
-        elif error is not None and error.kind != "cancelled" and not completion.message.parts and run.fallbacks:
+        elif error is not None and run.stop_reason is None and not completion.message.parts and run.fallbacks:
             _set_aside(run, completion, shown)
             run.llm = run.fallbacks.popleft()
             run.meter.forget()
@@ -177,14 +178,10 @@ async def _request(run: RunState) -> hooks.ModelRequest:
             if run.force_answer and not setup.options.get("reasoning_effort"):
                 # Thinking models refuse a forced tool; they are asked in words alone.
                 choice = ToolChoice(mode="required")
-    if (
-        run.turn > 1
-        and choice is not None
-        and (made := ToolChoice.of(choice)) is not None
-        and made.mode in ("required", "named")
-    ):
-        # A forced first call is wanted once; forced at every turn the run could never end.
-        choice = ToolChoice(mode="auto", parallel=made.parallel) if spec is None else choice
+    made = ToolChoice.of(choice) if run.turn > 1 else None
+    # A forced first call is wanted once; forced at every turn the run could never end. The answer tool, if there is one, is a call too.
+    if made is not None and (made.mode == "named" or (made.mode == "required" and (spec is None or spec.native))):
+        choice = ToolChoice(mode="auto", parallel=made.parallel)
     if not tools:
         choice = None
     request = hooks.ModelRequest(
@@ -235,18 +232,19 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
             if not run.listening:
                 continue
             if not shown:
-                shown = True
                 # Still empty: what comes is told by the updates, once.
                 run.emit(MessageStart(message=event._source.message_at(0, 0)))
+                shown = True
             run.emit(MessageUpdate(event=event))
-    except GOING_DOWN:
-        raise
     except BaseException as exc:
-        # A provider of the user's own, or a middleware, has a bug. What it had said is kept.
+        if is_closed(exc, run.task):
+            raise
+        # A provider of the user's own, or a middleware, has a bug, or the task was cancelled. What was said is kept.
         run.end_with(exc)
         completion = _broken_off(run, last)
     if completion is None:
-        raise RuntimeError("the model call ended without a terminal event")
+        run.end_with(RuntimeError("the model call ended without a terminal event"))
+        completion = _broken_off(run, last)
     run.clock.settle(completion.timing.total_s)
     if run.listening:
         run.emit(ModelCallEnd(completion=completion))
@@ -255,10 +253,11 @@ async def _stream(run: RunState, request: hooks.ModelRequest) -> tuple[Completio
 
 def _broken_off(run: RunState, last: StreamEvent | None) -> Completion:
     """The completion of a call that ended in an exception, as far as it got."""
+    said = getattr(last, "partial", None)
     return Completion(
-        message=last.partial if last is not None else Message(role="assistant", parts=[]),
-        finish_reason="error",
-        error=run.error,
+        message=said if isinstance(said, Message) else Message(role="assistant", parts=[]),
+        finish_reason="cancelled" if run.error is None else "error",
+        error=run.error or ErrorInfo.make("cancelled", run.token.reason or "cancelled"),
         model=run.llm.model,
         provider=run.llm.provider,
     )
@@ -327,13 +326,17 @@ async def _summary(run: RunState, older: list[Message], needed: bool) -> str | N
     """
     why = "no answer"
     for llm in (run.llm, *run.fallbacks):
-        completion = await _summary_by(llm, run, older)
+        try:
+            completion = await _summary_by(llm, run, older)
+            error = completion.error if completion is not None else None
+        except Exception as exc:  # an option that this model does not know, a bug of a provider's
+            completion, error = None, ErrorInfo.of(exc)
         if run.token.is_cancelled:
             raise NoSummary
-        if completion is not None and completion.error is None and completion.text:
+        if completion is not None and error is None and completion.text:
             return completion.text
-        if completion is not None and completion.error is not None:
-            why = f"{completion.error.kind}: {completion.error.message}"
+        if error is not None:
+            why = f"{error.kind}: {error.message}"
     then = "the older messages are left out without one" if needed else "the older messages are still sent"
     run.emit(Notice(kind="warning", message=f"no summary could be made ({why}); {then}"))
     if not needed:

@@ -12,6 +12,7 @@ answers the same each time gives the same result each time, and the outputs save
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -90,7 +91,9 @@ class RunClock:
 
     def end(self, token: Token[RunClock | None]) -> None:
         """Give the context back the clock that it had before."""
-        _running.reset(token)
+        # What is closed because its loop is gone is closed in whatever context finds it.
+        with contextlib.suppress(ValueError):
+            _running.reset(token)
 
     def elapsed(self) -> float:
         """Seconds since the run began; 0.0 before."""
@@ -198,6 +201,7 @@ class Source:
 
 
 _running: ContextVar[RunClock | None] = ContextVar("rein_nb_run_clock", default=None)
+_calls: ContextVar[tuple[str, ...]] = ContextVar("rein_nb_calls", default=())
 _sources: list[Source] = []
 _steady_ids = Source("steady", None)
 _lock = threading.Lock()
@@ -239,13 +243,25 @@ def for_run(
     source = _source(provider, owner)
     if source is None:
         return RunClock(_steady_ids.new_id("run", *what()) if steady() else uuid.uuid4().hex, None, owner)
-    told = what()
+    # In which call it is made, so that those of parallel calls are told apart whichever comes first.
+    told = (*what(), *_calls.get())
     lane = source.lane(told)
     if source.started_at is None:
         return RunClock(uuid.uuid4().hex, lane, owner)
     made = source.new_id("run", *told)
     follows = isinstance(after, ReplayedClock) and after.source is source
     return ReplayedClock(made, lane, owner, source, after.now() if follows and after is not None else source.started_at)
+
+
+def enter_call(call_id: str) -> Token[tuple[str, ...]]:
+    """Have what runs in this context belong to a tool call, until `leave_call`; runs that are made meanwhile are told apart by it."""
+    return _calls.set((*_calls.get(), call_id))
+
+
+def leave_call(token: Token[tuple[str, ...]]) -> None:
+    """The call is over."""
+    with contextlib.suppress(ValueError):  # as in `RunClock.end`
+        _calls.reset(token)
 
 
 def current() -> RunClock | None:

@@ -85,11 +85,19 @@ class ErrorInfo(Data):
         if isinstance(exception, ProviderError):
             return exception.info
         kind: ErrorKind = "bad_request" if isinstance(exception, InvalidRequest) else "other"
-        return cls.make(kind, f"{type(exception).__name__}: {exception}")
+        return cls.make(kind, f"{type(exception).__name__}: {said(exception)}")
 
     def to_exception(self, completion: Completion | None = None) -> ProviderError:
         """The exception for this fault, carrying the partial completion."""
         return ERROR_CLASSES.get(self.kind, ProviderError)(self, completion)
+
+
+def said(exception: BaseException) -> str:
+    """An exception's own text, also when that fails."""
+    try:
+        return str(exception)
+    except Exception as inner:
+        return f"(its message could not be read: {type(inner).__name__})"
 
 
 _RETRYABLE = frozenset({"rate_limited", "overloaded", "server_error", "connection_failed", "timed_out", "stream_cut"})

@@ -91,6 +91,8 @@ class Exchange:
         if not isinstance(data, dict) or not isinstance(data["request"], dict):
             raise TypeError("an exchange is a JSON object, and so is its request")
         request, error, lane = data["request"], data.get("error"), data.get("lane")
+        if isinstance(lane, int):  # a count, of which an early recording tells nothing more
+            lane = None
         if not all(isinstance(request[name], str) for name in ("provider", "dialect")):
             raise TypeError("a request's provider and dialect are texts")
         if not isinstance(request["body"], dict) or not isinstance(lane, str | None):

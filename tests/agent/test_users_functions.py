@@ -330,4 +330,5 @@ async def test_arguments_that_hold_themselves_end_no_run() -> None:
     agent = Agent(scripted([call("1", "look", path="a")], "done"), [look], before_tool_call=[tangled, lambda *_: None])
     result = await asyncio.wait_for(agent.arun("x"), 10)
     assert result.text == "done"
-    assert result.tool_runs[0].result.status == "error"
+    assert result.tool_runs[0].result.status == "denied"
+    assert "contains itself" in result.tool_runs[0].result.text

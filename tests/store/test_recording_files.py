@@ -238,7 +238,7 @@ def test_a_recording_that_is_removed_meanwhile_is_begun_again(tmp_path: Path) ->
         (lambda x: x["request"].pop("dialect"), "KeyError: 'dialect'"),
         (lambda x: x["request"].update(provider=5), "provider and dialect are texts"),
         (lambda x: x["request"].update(body=[]), "body is a JSON object"),
-        (lambda x: x.update(lane=5), "its lane a text"),
+        (lambda x: x.update(lane=["5"]), "its lane a text"),
         (lambda x: x.update(seconds=None), "a number of seconds from 0 on, not None"),
         (lambda x: x.update(seconds=float("nan")), "a number of seconds from 0 on, not nan"),
         (lambda x: x["events"][0].__setitem__(0, 10**400), "a number of seconds from 0 on, not 1000"),
