@@ -266,6 +266,7 @@ def test_a_loop_that_goes_down_leaves_whole_turns_and_what_the_tools_said() -> N
         assert_valid(agent.messages)
         assert_accepted(agent.messages)
         assert told[name][-1].result.stop_reason == "cancelled", name  # type: ignore[union-attr]
+        assert [result.stop_reason for result in agent.results] == ["cancelled"]
         assert not agent._live
     assert agents["model"].messages[-1].text.startswith("a")
 
