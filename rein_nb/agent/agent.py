@@ -415,7 +415,7 @@ class Agent(HasTranscript):
             self._live.discard(run)
             if run.result is not None:
                 self._results.append(run.result)
-            if self._messages is run.history:
+            if self._messages is run.history and len(self._messages) == run.base:
                 self._messages = list(run.messages)
                 self._compaction = run.compaction
                 self._meter = run.meter if run.llm is self.llm else Meter()

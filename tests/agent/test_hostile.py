@@ -427,6 +427,23 @@ async def test_what_a_hook_makes_of_a_call_is_data_too(arguments: Any, status: s
     assert agent.results[0].tool_runs[0].result.status == status
 
 
+async def test_what_is_put_into_the_conversation_while_a_run_goes_on_stays_in_it() -> None:
+    def put(how: str) -> str:
+        said = Message(role="user", content="by the way")
+        if how == "in place":
+            agent.messages.append(said)
+        else:
+            agent.messages = [*agent.messages, said]
+        return "put"
+
+    for how in ("in place", "assigned"):
+        agent = Agent(scripted("one", [call("a", "put", how=how)], "two"), [put])
+        await heard(agent, "first")
+        await heard(agent, "second")
+        texts = [message.text for message in agent.messages if message.role == "user"]
+        assert texts == ["first", "by the way", "second"]
+
+
 # -- sub-agents, structured output ---------------------------------------------------------------------
 
 
