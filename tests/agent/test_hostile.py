@@ -342,24 +342,27 @@ async def test_a_run_inside_a_plain_tool_ends_with_the_tool(how: str) -> None:
     assert_valid(inner.messages)
 
 
-@pytest.mark.parametrize("how", ["cancel", "aclose", "ask again"])
+@pytest.mark.parametrize("how", ["aclose", "ask again"])
 async def test_a_hook_may_stop_its_own_run_and_waits_for_nothing(how: str) -> None:
     streams: list[Any] = []
+    ends: list[str] = []
 
     async def stops(call: ToolCall, ctx: ToolContext[Any]) -> None:
         streams[0].cancel()
-        if how == "aclose":
-            await streams[0].aclose()
-        elif how == "ask again":
-            await agent.arun("inner", before_tool_call=None)
+        try:
+            if how == "aclose":
+                await streams[0].aclose()
+            else:
+                await agent.arun("inner", before_tool_call=None)
+        finally:
+            # Where it waited for the run that waits for it, it would be left to itself, and the run would be over first.
+            ends.append("running" if streams[0].result is None else "over")
 
-    agent = Agent(
-        scripted([call("a", "look", i=1), call("b", "look", i=2)], "inner", "inner"), [look], before_tool_call=stops
-    )
+    agent = Agent(scripted([call("a", "look", i=1)], "inner"), [look], before_tool_call=stops)
     streams.append(agent.events("go"))
-    begun = time.monotonic()
-    assert [event async for event in streams[0]][-1:] != [] or how == "aclose"
-    assert time.monotonic() - begun < 1.5  # where it waited for itself, it would be left to itself after 2 s
+    _ = [event async for event in streams[0]]
+    await streams[0].aclose()
+    assert ends == ["running"]
     assert_valid(agent.messages)
 
 
