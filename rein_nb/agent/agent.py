@@ -374,9 +374,7 @@ class Agent(HasTranscript):
         with self._lock:
             self._live.add(run)
         try:
-            result = await run_loop(run)
-            self._results.append(result)
-            return result
+            return await run_loop(run)
         finally:
             self._take_over(run)
 
@@ -415,7 +413,9 @@ class Agent(HasTranscript):
         new = run.messages[run.base :]
         with self._lock:
             self._live.discard(run)
-            if self._messages is run.history:
+            if run.result is not None:
+                self._results.append(run.result)
+            if self._messages is run.history and len(self._messages) == run.base:
                 self._messages = list(run.messages)
                 self._compaction = run.compaction
                 self._meter = run.meter if run.llm is self.llm else Meter()
