@@ -12,12 +12,15 @@ import asyncio
 import contextvars
 import ctypes
 import inspect
+import itertools
+import operator
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rein_nb.stream import CancellationToken
+from rein_nb.tools.frames import is_mock
 from rein_nb.tools.threads import ToolStopped, run_in_thread
 
 STOP_GRACE_S = 2.0
@@ -152,7 +155,7 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
         value = fn(*args, **kwargs)
         if inspect.isawaitable(value):
             value = await value
-        if isinstance(value, AsyncIterator):
+        if isinstance(value, AsyncIterator) and not is_mock(value):
             return [item async for item in value]
         return _read(value)
     except KeyboardInterrupt as exc:
@@ -161,27 +164,44 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
         raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
 
 
-def call_in_thread(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+def call_in_thread(work: Callable[[], Any], name: str) -> asyncio.Future[Any]:
     """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
-    worker = _Worker(loop, future, lambda: context.run(_call_sync, fn, args, kwargs))
+    worker = _Worker(loop, future, lambda: context.run(work))
     future.add_done_callback(worker.settled)
-    run_in_thread(worker.run, f"rein_nb-tool-{getattr(fn, '__name__', 'tool')}")
+    run_in_thread(worker.run, f"rein_nb-tool-{name}")
     return future
 
 
-def _call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return _read(fn(*args, **kwargs))
+def call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call in the thread that this runs in, and read what is lazy."""
+    try:
+        return _read(fn(*args, **kwargs))
+    except SystemExit as exc:
+        raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
+
+
+_LAZY = frozenset({"builtins", "itertools", "_collections", "csv", "_csv", "sqlite3"})
 
 
 def _read(value: Any) -> Any:
-    """The items of a generator or of Python's own lazy iterators (map, zip, filter...): their work is done here, and only once.
+    """The items of a generator or of Python's own lazy iterators (map, islice, a csv reader...): their work is done here, and only once.
 
     Other iterators (an open file, an endless counter) are left as they are.
     """
-    return list(value) if isinstance(value, Iterator) and type(value).__module__ == "builtins" else value
+    if not isinstance(value, Iterator) or type(value).__module__ not in _LAZY or _is_endless(value):
+        return value
+    if isinstance(value, itertools.groupby):  # a group is empty once the next one is read
+        return [(key, list(group)) for key, group in value]
+    return list(value)
+
+
+def _is_endless(value: Iterator[Any]) -> bool:
+    if isinstance(value, itertools.repeat):
+        return operator.length_hint(value, -1) < 0
+    return isinstance(value, itertools.count | itertools.cycle)
 
 
 class _Worker:
@@ -225,8 +245,6 @@ class _Worker:
             self._future.set_result(value)
         elif isinstance(error, KeyboardInterrupt):
             self._future.set_exception(EndsRun(error))
-        elif isinstance(error, SystemExit):
-            self._future.set_exception(RuntimeError(f"the tool called exit({error.code!r})"))
         elif isinstance(error, StopIteration):  # a future refuses it
             self._future.set_exception(RuntimeError(f"the tool raised StopIteration: {error}"))
         else:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rein_nb.ir import ToolSpec
+from rein_nb.tools.decorator import as_tool
 from rein_nb.tools.names import ToolDefinitionError
-from rein_nb.tools.tool import Tool, as_tool
+from rein_nb.tools.tool import Tool
 
 
 class Toolset:
