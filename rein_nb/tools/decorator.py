@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from rein_nb.tools.callables import is_unbound_method
 from rein_nb.tools.names import ToolDefinitionError
+from rein_nb.tools.options import check_options
 from rein_nb.tools.render import DEFAULT_MAX_CHARS
 from rein_nb.tools.tool import NeedsApproval, Tool
 
@@ -16,6 +17,7 @@ class MethodTool:
     """``@tool`` on a method in a class body: becomes a `Tool` when it is looked up on an instance."""
 
     def __init__(self, fn: Any, options: dict[str, Any]) -> None:
+        check_options(options)
         self._fn = fn
         self._options = options
         self.__doc__ = getattr(fn, "__doc__", None)

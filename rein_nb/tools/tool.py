@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 import time
@@ -21,6 +22,7 @@ from rein_nb.tools.execute import STOP_GRACE_S, Ended, EndsRun, call_async, call
 from rein_nb.tools.frames import is_mock
 from rein_nb.tools.jsonable import is_plain
 from rein_nb.tools.names import ToolDefinitionError
+from rein_nb.tools.options import check_options, valid_name
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, to_result
 from rein_nb.tools.signature import Arguments, InvalidArguments, Signature
 from rein_nb.tools.threads import ToolStopped
@@ -116,10 +118,12 @@ class Tool:
             raise ToolDefinitionError(
                 f"{fn.__qualname__} is a method without its instance; make the tool from an instance's method (instance.{fn.__name__})"
             )
-        if timeout_s is not None and timeout_s <= 0:
-            raise ValueError(f"timeout_s must be more than 0 seconds, got {timeout_s}")
-        if max_result_chars < 1:
-            raise ValueError(f"max_result_chars must be at least 1, got {max_result_chars}")
+        check_options(
+            {
+                "description": description, "timeout_s": timeout_s, "requires_approval": requires_approval, "strict": strict,
+                "parallel_safe": parallel_safe, "in_thread": in_thread, "max_result_chars": max_result_chars,
+            }
+        )  # fmt: skip
         self.fn = fn
         self._signature = Signature(fn, namespace)
         self.name = _tool_name(name, fn)
@@ -174,28 +178,29 @@ class Tool:
         return f"Tool({self.name!r})"
 
     def with_options(self, **changes: Any) -> Tool:
-        """A copy with other options: any keyword of the constructor."""
-        known = (
-            "name",
-            "description",
-            "timeout_s",
-            "requires_approval",
-            "parallel_safe",
-            "strict",
-            "in_thread",
-            "max_result_chars",
-        )
-        wrong = sorted(set(changes) - set(known))
-        if wrong:
-            raise TypeError(f"Tool has no option {', '.join(wrong)}; the options are: {', '.join(known)}")
-        copy = Tool.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
+        """A copy with other options: any keyword of the constructor but ``namespace``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For an option that does not exist, or a value that it cannot have.
+        """
+        check_options(changes)
+        made = copy.copy(self)
         for key, value in changes.items():
-            setattr(copy, key, _tool_name(value, self.fn) if key == "name" else value)
-        if "name" in changes:
-            copy._signature = _renamed(self._signature, copy.name)
-        copy._spec = None
-        return copy
+            setattr(made, key, value)
+        made.name = _tool_name(changes.get("name", self.name), self.fn)
+        if made.description is None:
+            made.description = self._signature.description
+        if made.name != self.name:
+            made._signature = copy.copy(self._signature)
+            made._signature.name = made.name
+        made._spec = None
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
+        """A tool with options of its own; what it calls is the same, as a function is when it is copied."""
+        return copy.copy(self)
 
     async def call(self, call: ToolCall, ctx: ToolContext[Any] | None = None) -> ToolResult:
         """Validate and execute one call. Never raises for what the model or the tool did, only when it is itself cancelled."""
@@ -345,16 +350,9 @@ def _rendered(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
         return outcomes.failed(call, failure, max_chars)
 
 
-def _renamed(signature: Signature, name: str) -> Signature:
-    copy = Signature.__new__(Signature)
-    copy.__dict__.update(signature.__dict__)
-    copy.name = name
-    return copy
-
-
 def _tool_name(name: str | None, fn: Callable[..., Any]) -> str:
     if name is not None:
-        return ToolSpec(name=name).name
+        return valid_name(name)
     own = callable_name(fn)
     made = sanitize_tool_name(own)
     if not made or own == "<lambda>":
