@@ -18,8 +18,8 @@ from rein_nb.agent.hooks import AbortRun, Deny, own_arguments
 from rein_nb.ir import InvalidRequest, ToolCall
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Tool, ToolContext
+from rein_nb.tools.errors import describe_error
 from rein_nb.tools.execute import EndsRun
-from rein_nb.tools.render import describe_error
 
 Verdict: TypeAlias = Literal["allow", "deny", "ask", "always"]
 Policy: TypeAlias = str | Callable[..., Any | Awaitable[Any]] | Mapping[str, Any] | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rein_nb.ir.errors import said
 from rein_nb.stream import CancellationToken
-from rein_nb.tools.callables import is_async
+from rein_nb.tools.callables import callable_name, is_async
 from rein_nb.tools.execute import Ended, EndsRun, call_in_thread, run_guarded
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         if is_async(function):
             return await function(*arguments)
-        answer = await call_in_thread(_plainly, [function, *arguments], {})
+        answer = await call_in_thread(lambda: _plainly(function, *arguments), callable_name(function))
         return await answer if inspect.isawaitable(answer) else answer
     except KeyboardInterrupt as exc:
         raise EndsRun(exc) from exc

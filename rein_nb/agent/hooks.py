@@ -21,9 +21,10 @@ from rein_nb.agent.asking import as_flag, ask
 from rein_nb.ir import Message, ReinError, ToolCall, ToolResult, ToolSpec
 from rein_nb.ir.base import own_copy
 from rein_nb.tools import ToolContext, outcomes
+from rein_nb.tools.errors import describe_error
 from rein_nb.tools.execute import EndsRun
 from rein_nb.tools.jsonable import NotJsonable, to_jsonable
-from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, to_result
+from rein_nb.tools.render import DEFAULT_MAX_CHARS, to_result
 
 
 class AbortRun(ReinError):

@@ -7,9 +7,10 @@ May import: `ir`, `stream`, pydantic. May not know: agents, providers, notebooks
 """
 
 from rein_nb.tools.context import Progress, ToolContext
+from rein_nb.tools.decorator import as_tool, tool
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.signature import InvalidArguments
-from rein_nb.tools.tool import Outcome, Tool, as_tool, tool
+from rein_nb.tools.tool import Outcome, Tool
 from rein_nb.tools.toolset import Toolset
 
 __all__ = [

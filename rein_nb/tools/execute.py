@@ -13,12 +13,14 @@ import contextvars
 import ctypes
 import inspect
 import itertools
+import operator
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rein_nb.stream import CancellationToken
+from rein_nb.tools.frames import is_mock
 from rein_nb.tools.threads import ToolStopped, run_in_thread
 
 STOP_GRACE_S = 2.0
@@ -153,7 +155,7 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
         value = fn(*args, **kwargs)
         if inspect.isawaitable(value):
             value = await value
-        if isinstance(value, AsyncIterator):
+        if isinstance(value, AsyncIterator) and not is_mock(value):
             return [item async for item in value]
         return _read(value)
     except KeyboardInterrupt as exc:
@@ -162,46 +164,47 @@ async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, 
         raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
 
 
-def call_in_thread(
-    fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], name: str | None = None
-) -> asyncio.Future[Any]:
-    """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread.
-
-    `name` is the thread's, the function's own by default.
-    """
+def call_in_thread(work: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+    """Call in a daemon thread for itself, in a copy of the caller's context. Cancelling the future lets go of the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
-    worker = _Worker(loop, future, lambda: context.run(call_sync, fn, args, kwargs))
+    worker = _Worker(loop, future, lambda: context.run(work))
     future.add_done_callback(worker.settled)
-    run_in_thread(worker.run, f"rein_nb-tool-{name or getattr(fn, '__name__', 'tool')}")
+    run_in_thread(worker.run, f"rein_nb-tool-{name}")
     return future
 
 
 def call_sync(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Call here and now; what it returns lazily is read."""
-    return _read(fn(*args, **kwargs))
+    """Call in the thread that this runs in, and read what is lazy."""
+    try:
+        return _read(fn(*args, **kwargs))
+    except SystemExit as exc:
+        raise RuntimeError(f"the tool called exit({exc.code!r})") from exc
 
 
-_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
+_LAZY = frozenset({"builtins", "itertools", "_collections", "csv", "_csv", "sqlite3"})
 
 
 def _read(value: Any) -> Any:
-    """The items of a generator or of Python's own lazy iterators (map, zip, islice, csv.reader...): their work is done here, and only once.
+    """The items of a generator or of Python's own lazy iterators (map, islice, a csv reader...): their work is done here, and only once.
 
     Other iterators (an open file, an endless counter) are left as they are.
     """
-    kind = type(value)
-    if (
-        not isinstance(value, Iterator)
-        or kind in _ENDLESS
-        or kind.__module__ not in ("builtins", "itertools", "csv", "_csv")
-    ):
+    if not isinstance(value, Iterator) or type(value).__module__ not in _LAZY or _is_endless(value):
         return value
+    if isinstance(value, itertools.groupby):  # a group is empty once the next one is read
+        return [(key, list(group)) for key, group in value]
     items = []
     for item in value:  # not list(value): one call in C could not be stopped
         items.append(item)
     return items
+
+
+def _is_endless(value: Iterator[Any]) -> bool:
+    if isinstance(value, itertools.repeat):
+        return operator.length_hint(value, -1) < 0
+    return isinstance(value, itertools.count | itertools.cycle)
 
 
 class _Worker:
@@ -249,8 +252,6 @@ class _Worker:
             self._future.set_result(value)
         elif isinstance(error, KeyboardInterrupt):
             self._future.set_exception(EndsRun(error))
-        elif isinstance(error, SystemExit):
-            self._future.set_exception(RuntimeError(f"the tool called exit({error.code!r})"))
         elif isinstance(error, StopIteration):  # a future refuses it
             self._future.set_exception(RuntimeError(f"the tool raised StopIteration: {error}"))
         else:

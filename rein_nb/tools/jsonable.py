@@ -1,176 +1,229 @@
 """Any Python value as plain JSON data, or an honest text form of it. Never fails for what a tool returned.
 
-No optional library is imported: arrays, frames and scalars are recognised by what they can do.
+No optional library is imported: arrays, frames and scalars are recognised by what they can do (see `rein_nb.tools.frames`).
 """
 
 from __future__ import annotations
 
+import array
 import base64
 import dataclasses
 import datetime as dt
 import decimal
 import enum
 import fractions
+import ipaddress
 import math
-import pathlib
-import sys
+import os
+import types
 import uuid
-from collections import deque
-from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+from collections import UserList, deque
+from collections.abc import ItemsView, Iterable, KeysView, Mapping, Set, ValuesView
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic_core import SchemaSerializer
 
 from rein_nb.ir.base import clean_text
+from rein_nb.tools.frames import array_data, frame_data, is_array, is_missing, is_mock, scalar_text
+from rein_nb.tools.frames import is_frame as is_frame
 
 _MAX_DEPTH = 60
 _AS_TEXT = (
-    dt.datetime,
-    dt.date,
-    dt.time,
     dt.timedelta,
     decimal.Decimal,
     fractions.Fraction,
-    pathlib.PurePath,
     uuid.UUID,
     complex,
+    ipaddress.IPv4Address,
+    ipaddress.IPv6Address,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Network,
 )
+_AS_LIST = (list, tuple, range, deque, UserList, array.array, KeysView, ValuesView, ItemsView)
 
 
 class NotJsonable(Exception):
     """The value is cyclic, too deep, or of a class without a JSON form; the message says which."""
 
 
-def jsonable_or_text(value: Any) -> Any:
-    """`value` as JSON data, or where it has none, its text."""
-    try:
-        return to_jsonable(value)
-    except NotJsonable:
-        return clean_text(str(value))
-
-
-def to_jsonable(value: Any) -> Any:
+def to_jsonable(value: Any, *, others_as_text: bool = False) -> Any:
     """`value` as dicts, lists, strings, numbers, booleans and None.
 
-    Times become ISO text, decimals and paths text, sets lists, not-a-number ``"NaN"``, bytes text or base64, keys text.
+    Times become ISO text, decimals and paths text, sets lists, not-a-number ``"NaN"``, bytes text or base64, keys text. A mapping with keys
+    that would be the same text becomes a list of its items. Pydantic models are what their own serializers make of them.
+
+    Parameters
+    ----------
+    others_as_text
+        Whatever has no JSON form is replaced by its text, where it stands.
 
     Raises
     ------
     NotJsonable
         When no faithful JSON form exists.
     """
-    return _convert(value, (), 0)
+    return _Conversion(others_as_text).convert(value)
 
 
-def _convert(value: Any, parents: tuple[int, ...], depth: int) -> Any:
-    if value is None or value is True or value is False:
-        return value
-    kind = type(value)
-    if kind is str:
-        return clean_text(value)
-    if kind is int:
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
-    if isinstance(value, enum.Enum):
-        return _convert(value.value, parents, depth)
-    if isinstance(value, str):
-        return clean_text(str(value))
-    if isinstance(value, bool | int):
-        return int(value)
-    if isinstance(value, float):
-        return _convert(float(value), parents, depth)
-    if isinstance(value, dt.datetime | dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, _AS_TEXT):
-        return str(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _bytes_text(bytes(value))
-    if id(value) in parents:
-        raise NotJsonable("it contains itself")
-    if depth > _MAX_DEPTH:
-        raise NotJsonable(f"it is nested deeper than {_MAX_DEPTH} levels")
-    return _convert_container(value, (*parents, id(value)), depth + 1)
+def is_plain(value: Any, most: int = 2_000) -> bool:
+    """Whether this is JSON data, and little enough (about `most` values, and a million characters) to be written in no time."""
+    waiting = [value]
+    seen = letters = 0
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        seen += 1
+        if kind is str:
+            letters += len(item)
+        elif kind is list or kind is tuple:
+            waiting += item[:most]
+        elif kind is dict:
+            if len(item) > most:
+                return False
+            waiting += item.keys()
+            waiting += item.values()
+        elif not (item is None or kind is int or kind is float or kind is bool):
+            return False
+        if seen > most or letters > 1_000_000:
+            return False
+    return True
 
 
-def _convert_container(value: Any, parents: tuple[int, ...], depth: int) -> Any:
-    if isinstance(value, Mapping):
-        made = {_key(k): _convert(v, parents, depth) for k, v in value.items()}
-        if len(made) != len(value):
-            raise NotJsonable("two of its keys have the same text")
-        return made
-    serializer = getattr(type(value), "__pydantic_serializer__", None)
-    if isinstance(serializer, SchemaSerializer):
-        return _convert_pydantic(value, serializer, parents, depth)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _convert(getattr(value, f.name), parents, depth) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _convert(value._asdict(), parents, depth)
-    if isinstance(value, list | tuple):
-        return [_convert(item, parents, depth) for item in value]
-    if isinstance(value, set | frozenset):
-        return _ordered([_convert(item, parents, depth) for item in value])
-    if is_frame(value):  # before numpy's: a Series has what an array has, and labels
-        return _convert(frame_data(value), parents, depth)
-    if offers(value, "dtype", "tolist") or offers(value, "dtype", "item"):
-        return _convert_array(value, parents, depth)
-    if isinstance(value, range | deque | KeysView | ValuesView | ItemsView):
-        return [_convert(item, parents, depth) for item in list(value)]
-    if _is_row(value):
-        names = list(value.keys())
-        return _convert(
-            dict(zip(names, value, strict=True)) if len(set(names)) == len(names) else list(value), parents, depth
-        )
-    if type(value).__name__ == "NAType":  # pandas' own unknown
-        return None
-    raise NotJsonable(f"{type(value).__name__} has no JSON form")
+class _Conversion:
+    """One value's conversion: how to treat what has no form, and which containers are open at the moment."""
+
+    def __init__(self, others_as_text: bool) -> None:
+        self._others_as_text = others_as_text
+        self._open: set[int] = set()
+
+    def convert(self, value: Any) -> Any:
+        if value is None or value is True or value is False:
+            return value
+        kind = type(value)
+        if kind is str:
+            return clean_text(value)
+        if kind is int:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
+        if kind is dict or kind is list:
+            return self._nested(value)
+        try:
+            return self._nested(value)
+        except NotJsonable:
+            if not self._others_as_text:
+                raise
+            return _text_of(value)
+
+    def _nested(self, value: Any) -> Any:
+        if id(value) in self._open:
+            raise NotJsonable("it contains itself")
+        if len(self._open) > _MAX_DEPTH:
+            raise NotJsonable(f"it is nested deeper than {_MAX_DEPTH} levels")
+        self._open.add(id(value))
+        try:
+            return self._unfolded(value)
+        finally:
+            self._open.discard(id(value))
+
+    def _unfolded(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is dict:
+            return self._mapping(value)
+        if kind is list:
+            return self._items(value)
+        if is_mock(value):
+            raise NotJsonable("a mock has no JSON form")
+        if isinstance(value, enum.Enum):
+            return self.convert(value.value)
+        if isinstance(value, str):
+            return clean_text(str(value))
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return self.convert(float(value))
+        if isinstance(value, dt.datetime | dt.date | dt.time):
+            return value.isoformat()
+        if isinstance(value, _AS_TEXT):
+            return str(value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return _bytes_text(bytes(value))
+        if isinstance(value, os.PathLike):
+            return self.convert(os.fspath(value))
+        return self._container(value)
+
+    def _container(self, value: Any) -> Any:
+        kind = type(value)
+        if hasattr(kind, "__pydantic_serializer__"):
+            return self.convert(self._dumped(value))
+        if isinstance(value, Mapping):
+            return self._mapping(value)
+        fields = _field_names(kind)
+        if fields is not None:
+            return {name: self.convert(getattr(value, name)) for name in fields if hasattr(value, name)}
+        if isinstance(value, tuple) and hasattr(kind, "_asdict"):
+            return self.convert(kind._asdict(value))
+        if isinstance(value, types.SimpleNamespace):
+            return self._mapping(vars(value))
+        if isinstance(value, _AS_LIST):
+            return self._items(list(value))
+        if isinstance(value, Set):
+            return _ordered(self._items(value))
+        if any(base.__module__ == "sqlite3" and base.__name__ == "Row" for base in kind.__mro__):
+            return self._pairs(list(zip(value.keys(), value, strict=True)))
+        if is_frame(value):  # before arrays: a Series has what an array has, and labels
+            return self.convert(frame_data(value))
+        if is_array(value):
+            return self.convert(array_data(value))
+        if is_missing(value):
+            return None
+        text = scalar_text(value)
+        if text is not None:
+            return clean_text(text)
+        raise NotJsonable(f"{kind.__name__} has no JSON form")
+
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        convert = self.convert
+        return [convert(item) for item in values]
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Any:
+        return self._pairs(list(value.items()))
+
+    def _pairs(self, pairs: list[tuple[Any, Any]]) -> Any:
+        out = {_key(key): self.convert(item) for key, item in pairs}
+        if len(out) == len(pairs):
+            return out
+        # Keys that are told apart in Python (1 and "1") and not in JSON: every item is kept, in a list.
+        plain = (str, int, float, type(None))
+        return [[self.convert(key) if isinstance(key, plain) else _key(key), self.convert(item)] for key, item in pairs]
+
+    def _dumped(self, value: Any) -> Any:
+        """A pydantic model (or dataclass) as its serializers say: excluded, computed and renamed fields as in ``model_dump``."""
+        if isinstance(value, BaseModel):
+            dump = value.model_dump
+        else:
+
+            def dump(**options: Any) -> Any:
+                return type(value).__pydantic_serializer__.to_python(value, **options)
+
+        try:
+            return dump(mode="json", warnings=False, fallback=self.convert)
+        except Exception:  # bytes that are no text, a value without a JSON form, a cycle: the parts are converted here
+            try:
+                return dump()
+            except Exception as exc:
+                raise NotJsonable(f"its own serialization failed: {type(exc).__name__}: {exc}") from exc
 
 
-def _convert_pydantic(value: Any, serializer: SchemaSerializer, parents: tuple[int, ...], depth: int) -> Any:
-    """As the class itself serialises: serializers, excluded and computed fields, aliases. What pydantic cannot, is done by our rules."""
-
-    def fallback(inner: Any) -> Any:
-        return _convert(inner, parents, depth)
-
-    try:
-        data = serializer.to_python(value, mode="json", fallback=fallback, warnings=False)
-    except NotJsonable:
-        raise
-    except (
-        RecursionError,
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as exc:  # its own serializers may raise anything of the kind
-        fields = getattr(type(value), "__pydantic_fields__", {})
-        if not isinstance(value, BaseModel):
-            raise NotJsonable(f"{type(value).__name__} cannot be serialised: {exc}") from exc
-        shown = {name: getattr(value, name) for name, field in fields.items() if not field.exclude}
-        data = {**shown, **(value.model_extra or {})}
-    return _convert(data, parents, depth)
-
-
-def _convert_array(value: Any, parents: tuple[int, ...], depth: int) -> Any:
-    """NumPy's arrays and scalars, and those of libraries that follow it."""
-    if getattr(value.dtype, "kind", "") in "mM":  # times: as numbers they would lose their unit
-        data = value.astype(str).tolist() if hasattr(value, "astype") else str(value)
-        return _convert(data, parents, depth)
-    data = value.tolist() if offers(value, "tolist") else value.item()
-    if type(data) is type(value):  # a scalar that no Python number holds
-        return _convert(float(value) if value.dtype.kind == "f" else str(value), parents, depth)
-    return _convert(data, parents, depth)
-
-
-def _is_row(value: Any) -> bool:
-    sqlite = sys.modules.get("sqlite3")
-    return sqlite is not None and isinstance(value, sqlite.Row)
-
-
-def offers(value: Any, *names: str) -> bool:
-    """Whether its class has all these attributes. An object that answers to every name (a mock, a proxy) offers nothing."""
-    kind = type(value)
-    return not isinstance(value, type) and all(hasattr(kind, name) for name in names)
+def _field_names(kind: type) -> list[str] | None:
+    """The fields of a dataclass, an attrs class or a msgspec struct; None for any other class."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    if hasattr(kind, "__attrs_attrs__"):
+        return [attribute.name for attribute in kind.__attrs_attrs__]
+    if hasattr(kind, "__struct_fields__"):
+        return list(kind.__struct_fields__)
+    return None
 
 
 def _ordered(items: list[Any]) -> list[Any]:
@@ -190,7 +243,16 @@ def _key(key: Any) -> str:
         return key.isoformat()
     if isinstance(key, enum.Enum):
         return _key(key.value)
+    if isinstance(key, bytes):
+        return _bytes_text(key)
     return clean_text(str(key))
+
+
+def _text_of(value: Any) -> str:
+    try:
+        return clean_text(str(value))
+    except Exception as exc:
+        return f"<{type(value).__name__} whose text failed: {type(exc).__name__}>"
 
 
 def _bytes_text(data: bytes) -> str:
@@ -198,32 +260,3 @@ def _bytes_text(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return base64.b64encode(data).decode("ascii")
-
-
-def is_frame(value: Any) -> bool:
-    """Whether this looks like a data frame or a labelled series (pandas, polars and alike)."""
-    return (
-        offers(value, "shape", "head")
-        and (offers(value, "to_dict") or offers(value, "to_dicts"))
-        and (offers(value, "columns") or offers(value, "dtype"))
-    )
-
-
-def frame_data(value: Any) -> Any:
-    """A frame's cells: ``{"columns": [...], "index": [...], "data": [[...]]}``; a series' values by label."""
-    if hasattr(value, "columns"):
-        if hasattr(type(value), "to_dicts"):
-            return {"columns": list(value.columns), "data": [list(row.values()) for row in value.to_dicts()]}
-        split = value.to_dict(orient="split")
-        return {
-            "columns": [_label(c) for c in split["columns"]],
-            "index": [_label(i) for i in split["index"]],
-            "data": split["data"],
-        }
-    if hasattr(type(value), "to_list") and not hasattr(value, "index"):
-        return value.to_list()
-    return {"name": value.name, "index": [_label(i) for i in value.index], "data": list(value.to_list())}
-
-
-def _label(label: Any) -> Any:
-    return list(label) if isinstance(label, tuple) else label

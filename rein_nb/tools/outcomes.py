@@ -12,7 +12,8 @@ from typing import Any
 
 from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.ir.parts import ToolStatus
-from rein_nb.tools.render import DEFAULT_MAX_CHARS, cut_text, describe_error, error_details, with_whole
+from rein_nb.tools.errors import describe_error, error_details
+from rein_nb.tools.render import DEFAULT_MAX_CHARS, cut_text, with_whole_text
 
 
 def outcome(
@@ -21,7 +22,7 @@ def outcome(
     """A result of any status with a text."""
     shown = cut_text(text, max_chars)
     if shown is not text:
-        details = with_whole(details, text)
+        details = with_whole_text(details, text)
     return ToolResult(tool_call_id=call.id, name=call.name or None, content=shown, details=details, status=status)
 
 

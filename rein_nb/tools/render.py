@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import io
 import json
-import traceback
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.jsonable import NotJsonable, frame_data, is_frame, jsonable_or_text, offers, to_jsonable
+from rein_nb.tools.errors import describe_error
+from rein_nb.tools.frames import frame_data, has, is_frame, is_mock
+from rein_nb.tools.jsonable import NotJsonable, to_jsonable
 
 DEFAULT_MAX_CHARS = 40_000
 """Characters of one result that the model gets, about 10,000 tokens."""
 
 _FRAME_ROWS = 60
 _FRAME_CELLS_KEPT = 200_000
-_TRACEBACK_CHARS = 20_000
+
+_PLAIN = frozenset({int, float, bool, dict, type(None), str})
 
 Content: TypeAlias = list[TextPart | MediaPart]
 
@@ -39,35 +41,11 @@ _SIGNATURES: tuple[tuple[bytes, int, str, str], ...] = (
 
 @dataclass(slots=True)
 class Rendered:
-    """Content for the model and details for programs."""
+    """Content for the model and details for programs; `whole` when the details hold everything that the text says."""
 
     content: Content
     details: Any = None
-
-
-_AT_ONCE = 2_000
-"""Values in a list or dict that are rendered without a thread."""
-
-
-def is_quick(value: Any) -> bool:
-    """Whether rendering a value takes no time and no code of the user's."""
-    waiting = [value]
-    for _ in range(_AT_ONCE):
-        if not waiting:
-            return True
-        item = waiting.pop()
-        kind = type(item)
-        if kind is list or kind is tuple:
-            waiting.extend(item)
-        elif kind is dict:
-            waiting.extend(item.keys())
-            waiting.extend(item.values())
-        elif kind not in _PLAIN:
-            return False
-    return False
-
-
-_PLAIN = frozenset({str, int, float, bool, type(None), ToolResult, TextPart, MediaPart})
+    whole: bool = False
 
 
 def render(value: Any) -> Rendered:
@@ -78,23 +56,35 @@ def render(value: Any) -> Rendered:
     Exception
         Whatever the value's own ``repr`` raises, when that is the only form left.
     """
-    if isinstance(value, str):
-        return Rendered([TextPart(text=clean_text(str(value)))])
+    if type(value) is str:
+        return Rendered([TextPart(text=clean_text(value))])
     if value is None:
         return Rendered([TextPart(text="(done; the tool returned nothing)")])
+    if type(value) in _PLAIN:
+        return _render_data(value)
+    if is_mock(value):
+        return _render_repr(value, "a mock has no JSON form")
+    if isinstance(value, str):
+        return Rendered([TextPart(text=clean_text(str(value)))])
     if isinstance(value, TextPart | MediaPart):
         return Rendered([value])
     if isinstance(value, bytes | bytearray | memoryview):
         return _render_bytes(bytes(value))
     if isinstance(value, BaseException):
         return Rendered([TextPart(text=describe_error(value))], {"error": type(value).__name__})
-    picture = _picture(value)
-    if picture is not None:
-        return Rendered([picture])
+    source = _picture_source(value)
+    if source is not None:
+        try:
+            return Rendered([_drawn(*source)])
+        except Exception as exc:
+            return _render_repr(value, f"drawing it failed: {describe_error(exc)}")
     if is_frame(value):
-        return _render_frame(value)
+        try:
+            return _render_frame(value)
+        except Exception as exc:  # it only looked like one
+            return _render_repr(value, f"its cells cannot be read: {describe_error(exc)}")
     if isinstance(value, list | tuple) and any(
-        isinstance(item, TextPart | MediaPart) or _picture_like(item) for item in value
+        isinstance(item, TextPart | MediaPart) or _picture_like(item) for item in value if type(item) not in _PLAIN
     ):
         return _render_mixed(value)
     return _render_data(value)
@@ -104,8 +94,7 @@ def _render_data(value: Any) -> Rendered:
     try:
         data = to_jsonable(value)
     except NotJsonable as why:
-        text = clean_text(repr(value))
-        return Rendered([TextPart(text=f"{text}\n[shown as text: {why}]")], {"repr": text})
+        return _render_repr(value, str(why))
     if isinstance(data, str):
         return Rendered([TextPart(text=data)])
     try:
@@ -114,7 +103,12 @@ def _render_data(value: Any) -> Rendered:
         return Rendered(
             [TextPart(text=f"[a {type(value).__name__} that cannot be written: {why}]")], {"type": type(value).__name__}
         )
-    return Rendered([TextPart(text=text)], data)
+    return Rendered([TextPart(text=text)], data, whole=True)
+
+
+def _render_repr(value: Any, why: str) -> Rendered:
+    text = clean_text(repr(value))
+    return Rendered([TextPart(text=f"{text}\n[shown as text: {why}]")], {"repr": text}, whole=True)
 
 
 def _render_mixed(value: list[Any] | tuple[Any, ...]) -> Rendered:
@@ -159,34 +153,33 @@ def _picture_like(value: Any) -> bool:
 
 
 def _picture_source(value: Any) -> tuple[Any, str] | None:
-    """(object, how to draw it) for figures, axes and images, by duck typing."""
-    if offers(value, "savefig"):
-        return value, "savefig"
-    figure = getattr(value, "figure", None)
-    if figure is not None and offers(figure, "savefig"):
-        return figure, "savefig"
-    if offers(value, "_repr_png_"):
-        return value, "png"
-    return None
-
-
-def _picture(value: Any) -> MediaPart | None:
-    source = _picture_source(value)
-    if source is None:
+    """(object, method that draws it) for figures, axes and images, by duck typing."""
+    if isinstance(value, type):
         return None
-    thing, how = source
-    if how == "savefig":
+    if has(value, "savefig"):
+        return value, "savefig"
+    if has(value, "figure"):
+        try:
+            figure = value.figure
+        except Exception:
+            return None
+        if has(figure, "savefig"):
+            return figure, "savefig"
+    return (value, "_repr_png_") if has(value, "_repr_png_") else None
+
+
+def _drawn(thing: Any, method: str) -> MediaPart:
+    """A picture by one of its object's methods; raises what that raises."""
+    if method == "savefig":
         buffer = io.BytesIO()
         thing.savefig(buffer, format="png", bbox_inches="tight")
-        data = buffer.getvalue()
-        if not data:
-            return None
+        data: Any = buffer.getvalue()
     else:
         data = thing._repr_png_()
         if isinstance(data, tuple):
             data = data[0]
-        if not isinstance(data, bytes):
-            return None
+    if not isinstance(data, bytes):
+        raise TypeError(f"{method} gave {type(data).__name__} and no bytes")
     return MediaPart(kind="image", mime_type="image/png", data=data)
 
 
@@ -194,7 +187,7 @@ def _render_frame(value: Any) -> Rendered:
     shape = tuple(value.shape)
     to_string = getattr(value, "to_string", None)
     if callable(to_string):
-        options = {"max_cols": 30} if hasattr(value, "columns") else {}
+        options = {"max_cols": 30} if hasattr(type(value), "columns") else {}
         text = to_string(max_rows=_FRAME_ROWS, **options)
     else:
         text = str(value)
@@ -202,69 +195,13 @@ def _render_frame(value: Any) -> Rendered:
     cells = shape[0] * (shape[1] if len(shape) == 2 else 1)
     whole = cells <= _FRAME_CELLS_KEPT
     kept = value if whole else value.head(max(1, _FRAME_CELLS_KEPT // max(1, shape[1] if len(shape) == 2 else 1)))
-    details = {"shape": list(shape), "complete": whole, **_frame_details(kept)}
-    return Rendered([TextPart(text=f"{clean_text(text)}\n{size}")], details)
-
-
-def _frame_details(value: Any) -> dict[str, Any]:
-    found = frame_data(value)
-    try:
-        data = to_jsonable(found)
-    except NotJsonable:  # some cell or label: those as text, the others as they are
-        data = {name: _cells(part) for name, part in found.items()} if isinstance(found, dict) else _cells(found)
-    return data if isinstance(data, dict) else {"data": data}
-
-
-def _cells(part: Any) -> Any:
-    if not isinstance(part, list):
-        return jsonable_or_text(part)
-    return [
-        [jsonable_or_text(cell) for cell in row] if isinstance(row, list | tuple) else jsonable_or_text(row)
-        for row in part
-    ]
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-
-_PARTS_TOLD = 8
-"""Of a group of exceptions, on each level."""
-
-
-def describe_error(exc: BaseException, level: int = 0) -> str:
-    """``Type: message`` for the model, with its notes and the parts of a group, also when the exception's own text fails."""
-    notes = getattr(exc, "__notes__", None)
-    lines = (
-        [_described(exc), *(clean_text(note) for note in notes if isinstance(note, str))]
-        if isinstance(notes, list)
-        else [_described(exc)]
-    )
-    if isinstance(exc, BaseExceptionGroup):
-        if level < 3:
-            parts = [describe_error(part, level + 1) for part in exc.exceptions[:_PARTS_TOLD]]
-            lines += ["- " + part.replace("\n", "\n  ") for part in parts]
-        left = len(exc.exceptions) - (_PARTS_TOLD if level < 3 else 0)
-        if left > 0:
-            lines.append(f"- and {left} more")
-    return "\n".join(lines)
-
-
-def _described(exc: BaseException) -> str:
-    try:
-        message = clean_text(str(exc))
-    except Exception as inner:
-        message = f"(its message could not be read: {type(inner).__name__})"
-    name = type(exc).__name__
-    return f"{name}: {message}" if message else name
-
-
-def error_details(exc: BaseException) -> dict[str, Any]:
-    """Type, message and the traceback's end, for programs."""
-    try:
-        trace = clean_text("".join(traceback.format_exception(exc)))
-    except Exception as inner:
-        trace = f"(no traceback: {type(inner).__name__})"
-    return {"error": type(exc).__name__, "message": describe_error(exc), "traceback": trace[-_TRACEBACK_CHARS:]}
+    cells_kept = to_jsonable(frame_data(kept), others_as_text=True)
+    details = {
+        "shape": list(shape),
+        "complete": whole,
+        **(cells_kept if isinstance(cells_kept, dict) else {"data": cells_kept}),
+    }
+    return Rendered([TextPart(text=f"{clean_text(text)}\n{size}")], details, whole=True)
 
 
 # -- cutting ---------------------------------------------------------------------------------------
@@ -300,24 +237,31 @@ def cut_content(content: Content, max_chars: int) -> tuple[Content, str | None]:
     return out, whole
 
 
-def with_whole(details: Any, whole: str) -> Any:
-    """Details that hold the whole text of a result which was cut, beside what they held."""
+def with_whole_text(details: Any, whole: str) -> Any:
+    """Details that keep a text which was cut for the model: alone, or as ``whole_text`` beside what there is."""
     if details is None:
         return whole
-    return {**(details if isinstance(details, dict) else {"details": details}), "whole_text": whole}
+    if isinstance(details, str) and len(details) >= len(whole):  # it was kept already
+        return details
+    if isinstance(details, dict):
+        return {"whole_text": whole, **details}
+    return {"whole_text": whole, "details": details}
 
 
 def to_result(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
     """The `ToolResult` for a value; a `ToolResult` is taken over, and gets the call's id and name."""
     if isinstance(value, ToolResult):
         content, whole = cut_content(value.content, max_chars)
-        update: dict[str, Any] = {"tool_call_id": call.id, "name": value.name or call.name, "content": content}
-        if whole is not None:
-            update["details"] = with_whole(value.details, whole)
-        return value.model_copy(update=update)
+        details = to_jsonable(value.details, others_as_text=True)
+        return value.model_copy(
+            update={
+                "tool_call_id": call.id, "name": value.name or call.name, "content": content,
+                "details": details if whole is None else with_whole_text(details, whole),
+            }
+        )  # fmt: skip
     rendered = render(value)
     content, whole = cut_content(rendered.content, max_chars)
-    details = rendered.details if rendered.details is not None else whole
+    details = rendered.details if whole is None or rendered.whole else with_whole_text(rendered.details, whole)
     failed = isinstance(value, BaseException)
     return ToolResult.model_construct(
         tool_call_id=call.id, name=call.name, content=content, details=details, is_error=failed, status="error" if failed else "ok",

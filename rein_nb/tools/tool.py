@@ -1,25 +1,32 @@
-"""`Tool` and `@tool`: a Python callable that a model can call."""
+"""`Tool`: a Python callable that a model can call."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
-import types
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 from rein_nb.ir import ToolCall, ToolResult, ToolSpec, sanitize_tool_name
 from rein_nb.ir.base import own_copy
 from rein_nb.ir.clock import Stopwatch
+from rein_nb.stream import CancellationToken
 from rein_nb.tools import outcomes
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
-from rein_nb.tools.execute import Ended, EndsRun, call_async, call_in_thread, call_sync, run_guarded
+from rein_nb.tools.errors import describe_error
+from rein_nb.tools.execute import STOP_GRACE_S, Ended, EndsRun, call_async, call_in_thread, call_sync, run_guarded
+from rein_nb.tools.frames import is_mock
+from rein_nb.tools.jsonable import is_plain
 from rein_nb.tools.names import ToolDefinitionError
-from rein_nb.tools.render import DEFAULT_MAX_CHARS, describe_error, is_quick, to_result
-from rein_nb.tools.signature import InvalidArguments, Signature
+from rein_nb.tools.options import check_options, valid_name
+from rein_nb.tools.render import DEFAULT_MAX_CHARS, to_result
+from rein_nb.tools.signature import Arguments, InvalidArguments, Signature
+from rein_nb.tools.threads import ToolStopped
 
 NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
 """Whether a call needs a decision first: always, never, or depending on its arguments."""
@@ -49,15 +56,6 @@ class Outcome:
     ends_run: BaseException | None = None
 
 
-@dataclass(slots=True)
-class _Made:
-    """What a function returned, and that as a result; `failure` where it cannot be shown."""
-
-    value: Any = None
-    result: ToolResult | None = None
-    failure: RuntimeError | None = None
-
-
 class Tool:
     """A tool made from a function, method, partial or callable object.
 
@@ -70,7 +68,7 @@ class Tool:
     description
         The docstring without its sections by default.
     timeout_s
-        Seconds a call may take; None for no limit.
+        Seconds a call may take, with the rendering of its result; None for no limit.
     requires_approval
         True, or a function of the arguments that says whether this call needs a decision.
     parallel_safe
@@ -78,7 +76,8 @@ class Tool:
     strict
         Ask the provider to enforce the schema, where it can.
     in_thread
-        Synchronous functions run in a thread of their own; False runs this one on the event loop.
+        Synchronous functions run in a thread of their own; False runs this one on the event loop. Where a function ran its result is
+        rendered; that of a coroutine function in a thread, unless it is a little plain data.
     max_result_chars
         What the model gets of one result, in characters; the rest is kept in ``details``.
     namespace
@@ -120,9 +119,12 @@ class Tool:
             raise ToolDefinitionError(
                 f"{fn.__qualname__} is a method without its instance; make the tool from an instance's method (instance.{fn.__name__})"
             )
-        _check_options(
-            {"timeout_s": timeout_s, "max_result_chars": max_result_chars, "requires_approval": requires_approval}
-        )
+        check_options(
+            {
+                "description": description, "timeout_s": timeout_s, "requires_approval": requires_approval, "strict": strict,
+                "parallel_safe": parallel_safe, "in_thread": in_thread, "max_result_chars": max_result_chars,
+            }
+        )  # fmt: skip
         self.fn = fn
         self._signature = Signature(fn, namespace)
         self.name = _tool_name(name, fn)
@@ -193,33 +195,25 @@ class Tool:
 
         Raises
         ------
-        TypeError
-            For a word that is no option.
-        ValueError
-            For a value that an option cannot have.
+        TypeError, ValueError
+            For an option that does not exist, or a value that it cannot have.
         """
-        known = (
-            "name",
-            "description",
-            "timeout_s",
-            "requires_approval",
-            "parallel_safe",
-            "strict",
-            "in_thread",
-            "max_result_chars",
-        )
-        wrong = sorted(set(changes) - set(known))
-        if wrong:
-            raise TypeError(f"Tool has no option {', '.join(wrong)}; the options are: {', '.join(known)}")
-        _check_options(changes)
-        copy = Tool.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
+        check_options(changes)
+        made = copy.copy(self)
         for key, value in changes.items():
-            setattr(copy, key, _tool_name(value, self.fn) if key == "name" else value)
-        if "name" in changes:
-            copy._signature = _renamed(self._signature, copy.name)
-        copy._spec = None
-        return copy
+            setattr(made, key, value)
+        made.name = _tool_name(changes.get("name", self.name), self.fn)
+        if made.description is None:
+            made.description = self._signature.description
+        if made.name != self.name:
+            made._signature = copy.copy(self._signature)
+            made._signature.name = made.name
+        made._spec = None
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tool:
+        """A tool with options of its own; what it calls is the same, as a function is when it is copied."""
+        return copy.copy(self)
 
     async def call(self, call: ToolCall, ctx: ToolContext[Any] | None = None) -> ToolResult:
         """Validate and execute one call. Never raises for what the model or the tool did, only when it is itself cancelled."""
@@ -243,195 +237,138 @@ class Tool:
         if ctx.token.is_cancelled:
             return Outcome(outcomes.not_started(call, ctx.token.reason))
         threaded = self.in_thread and not self._async
+        notice_s = _NOTICE_S if threaded and self._signature.context_parameter is not None else 0.0
         watch = Stopwatch()
-
-        def in_thread() -> _Made:
-            return self._made(call, call_sync(self.fn, arguments.positional, keywords))
-
-        async def on_loop(begun: Any = None) -> _Made:
-            if begun is None:
-                value = await call_async(self.fn, arguments.positional, keywords)
-            else:
-                value = await _wait_for(begun)
-            if is_quick(value):
-                return self._made(call, value)
-            made: _Made = await call_in_thread(self._made, [call, value], {}, self.name)
-            return made
+        kept = _Kept()
 
         def start() -> asyncio.Future[Any]:
-            return call_in_thread(in_thread, [], {}, self.name) if threaded else asyncio.ensure_future(on_loop())
+            if threaded:
+                return call_in_thread(lambda: self._call_and_render(call, arguments, kept), self.name)
+            return asyncio.ensure_future(call_async(self.fn, arguments.positional, keywords))
 
-        notice_s = _NOTICE_S if threaded and self._signature.context_parameter is not None else 0.0
+        end = None if self.timeout_s is None else time.monotonic() + self.timeout_s
+
+        def left() -> float | None:
+            return None if end is None else max(0.0, end - time.monotonic())
+
         ended = await run_guarded(start, ctx.token, self.timeout_s, notice_s)
-        if ended.has_value and ended.value.result is None and inspect.isawaitable(ended.value.value):
+        if ended.has_value and _is_of_the_loop(ended.value):
             # A plain function that hands back a coroutine: it belongs to the loop, not to the thread.
-            awaitable = ended.value.value
-            ended = await run_guarded(lambda: asyncio.ensure_future(on_loop(awaitable)), ctx.token, self.timeout_s)
-        outcome = self._outcome(call, ended, ctx)
+            unread = ended.value
+            ended = await run_guarded(
+                lambda: asyncio.ensure_future(call_async(lambda: unread, [], {})), ctx.token, left()
+            )
+        if ended.has_value:
+            kept.value, kept.returned = ended.value, True
+        if kept.result is None:
+            ended = await self._render(call, ended, kept, ctx.token, left())
+        outcome = self._outcome(call, ended, kept, ctx)
         outcome.started_at = watch.started_at
         outcome.duration_s = watch.seconds()
         return outcome
 
-    def _made(self, call: ToolCall, value: Any) -> _Made:
-        """What a function returned, rendered. Not on the loop where that may take long: a frame's text, a figure, a ``repr`` of the user's own."""
-        if inspect.isawaitable(value):
-            return _Made(value)
+    def _call_and_render(self, call: ToolCall, arguments: Arguments, kept: _Kept) -> Any:
+        """The whole of a synchronous call, in its thread: whatever a user's own code has to do happens here."""
         try:
-            return _Made(value, to_result(call, value, self.max_result_chars))
-        except (Exception, SystemExit) as exc:
-            failure = RuntimeError(
-                f"the tool returned a {type(value).__name__} that cannot be shown: {describe_error(exc)}"
-            )
-            failure.__cause__ = exc
-            return _Made(value, None, failure)
+            value = call_sync(self.fn, arguments.positional, arguments.keywords)
+        except (KeyboardInterrupt, ToolStopped):
+            raise
+        except BaseException as exc:
+            kept.result = outcomes.failed(call, exc, self.max_result_chars)
+            raise
+        if not _is_of_the_loop(value):
+            kept.value, kept.returned = value, True
+            kept.result = _rendered(call, value, self.max_result_chars)
+        return value
 
-    def _outcome(self, call: ToolCall, ended: Ended, ctx: ToolContext[Any]) -> Outcome:
-        if ended.how == "raised":
+    async def _render(
+        self, call: ToolCall, ended: Ended, kept: _Kept, token: CancellationToken, left_s: float | None
+    ) -> Ended:
+        """Render in a thread what was not called in one; how the call ended when that is counted in."""
+        if not ended.has_value and (ended.how != "raised" or isinstance(ended.error, EndsRun)):
+            return ended
+
+        def render() -> ToolResult:
+            if ended.has_value:
+                return _rendered(call, ended.value, self.max_result_chars)
             error = ended.error or RuntimeError("the tool failed without an exception")
+            return outcomes.failed(call, error, self.max_result_chars)
+
+        if not self.in_thread or (ended.has_value and _is_cheap(ended.value)):
+            kept.result = render()
+            return ended
+        if token.is_cancelled:  # what it said when it was stopped is still worth a moment
+            token, left_s = CancellationToken(), STOP_GRACE_S
+        rendering = await run_guarded(lambda: call_in_thread(render, self.name), token, left_s)
+        if rendering.has_value:
+            kept.result = rendering.value
+            return ended
+        return rendering if ended.how in ("returned", "raised") else Ended(ended.how)
+
+    def _outcome(self, call: ToolCall, ended: Ended, kept: _Kept, ctx: ToolContext[Any]) -> Outcome:
+        if ended.how == "raised":
+            error = ended.error
             if isinstance(error, EndsRun):
                 return Outcome(
                     outcomes.interrupted_while_running(call, describe_error(error.cause)), ends_run=error.cause
                 )
-            return Outcome(outcomes.failed(call, error, self.max_result_chars))
-        made: _Made = ended.value if ended.has_value else _Made()
-        if made.failure is not None:
-            return Outcome(outcomes.failed(call, made.failure, self.max_result_chars), made.value)
-        result = made.result
+            return Outcome(kept.result or outcomes.failed(call, error or RuntimeError(), self.max_result_chars))
+        result = kept.result if ended.has_value else None
         if ended.how == "returned":
             assert result is not None
-            return Outcome(result, made.value)
+            return Outcome(result, kept.value)
         if ended.how == "timed_out":
             partial, returned = (result.text, result.details) if result is not None else (None, None)
-            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial, returned), made.value)
+            if partial is None and kept.returned:
+                partial = f"a {type(kept.value).__name__}, which could not be rendered in that time"
+            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial, returned), kept.value)
         if result is not None:
             # It noticed the interruption and said itself what it did, which is truer than our guess.
             details = {"started": True, "reason": ctx.token.reason, "returned": result.details}
             return Outcome(
-                result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), made.value
+                result.model_copy(update={"status": "interrupted", "is_error": True, "details": details}), kept.value
             )
-        return Outcome(outcomes.interrupted_while_running(call, ctx.token.reason))
+        return Outcome(outcomes.interrupted_while_running(call, ctx.token.reason), kept.value)
 
 
-async def _wait_for(awaitable: Any) -> Any:
-    return await call_async(lambda: awaitable, [], {})
+@dataclass(slots=True)
+class _Kept:
+    """What one call has come to so far: the function's value, and the result made of it (or of its exception)."""
+
+    value: Any = None
+    returned: bool = False
+    result: ToolResult | None = None
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    timeout_s = options.get("timeout_s")
-    if timeout_s is not None and (
-        isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0
-    ):
-        raise ValueError(f"timeout_s must be a number of seconds, more than 0, or None for no limit, not {timeout_s!r}")
-    chars = options.get("max_result_chars", 1)
-    if isinstance(chars, bool) or not isinstance(chars, int) or chars < 1:
-        raise ValueError(f"max_result_chars must be a whole number, at least 1, not {chars!r}")
-    approval = options.get("requires_approval", False)
-    if not isinstance(approval, bool) and not callable(approval):
-        raise ValueError(f"requires_approval must be True, False or a function of the arguments, not {approval!r}")
+def _is_of_the_loop(value: Any) -> bool:
+    """Whether this has to be awaited or iterated on the event loop."""
+    return inspect.isawaitable(value) or (isinstance(value, AsyncIterator) and not is_mock(value))
 
 
-def _renamed(signature: Signature, name: str) -> Signature:
-    copy = Signature.__new__(Signature)
-    copy.__dict__.update(signature.__dict__)
-    copy.name = name
-    return copy
+def _is_cheap(value: Any) -> bool:
+    """Whether rendering takes no time and runs no code of a user's."""
+    if type(value) is ToolResult:
+        return is_plain([value.details, value.text])
+    return is_plain(value)
+
+
+def _rendered(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
+    """The result for what a function returned; an error that says so when it cannot be rendered."""
+    try:
+        return to_result(call, value, max_chars)
+    except (Exception, SystemExit) as exc:
+        failure = RuntimeError(
+            f"the tool returned a {type(value).__name__} that cannot be shown: {describe_error(exc)}"
+        )
+        failure.__cause__ = exc
+        return outcomes.failed(call, failure, max_chars)
 
 
 def _tool_name(name: str | None, fn: Callable[..., Any]) -> str:
     if name is not None:
-        return ToolSpec(name=name).name
+        return valid_name(name)
     own = callable_name(fn)
     made = sanitize_tool_name(own)
     if not made or own == "<lambda>":
         raise ToolDefinitionError(f"{own!r} gives no tool name; pass name=")
     return made
-
-
-class MethodTool:
-    """``@tool`` on a method in a class body: becomes a `Tool` when it is looked up on an instance."""
-
-    def __init__(self, fn: Any, options: dict[str, Any]) -> None:
-        self._fn = fn
-        self._options = options
-        self.__doc__ = getattr(fn, "__doc__", None)
-        self.__name__ = getattr(fn, "__name__", "method")
-        self.__qualname__ = getattr(fn, "__qualname__", self.__name__)
-
-    def bind(self, instance: Any, owner: type | None) -> Tool:
-        """The tool of one instance (or class, for a class method)."""
-        return Tool(self._fn.__get__(instance, owner), **self._options)
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> MethodTool | Tool: ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> Tool: ...
-    def __get__(self, instance: object, owner: type | None = None) -> MethodTool | Tool:
-        if isinstance(self._fn, classmethod):
-            return self.bind(instance, owner or type(instance))
-        if instance is None:
-            return self
-        return self.bind(instance, owner)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The method itself, called with its instance as the first argument."""
-        return self._fn(*args, **kwargs)
-
-
-@overload
-def tool(fn: Callable[..., Any], /) -> Tool: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    timeout_s: float | None = None,
-    requires_approval: NeedsApproval = False,
-    parallel_safe: bool = True,
-    strict: bool | None = None,
-    in_thread: bool = True,
-    max_result_chars: int = DEFAULT_MAX_CHARS,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: ``@tool`` or ``@tool(timeout_s=5)``. The options are those of `Tool`.
-
-    On a method in a class body it becomes a tool of each instance: ``Agent(..., tools=[store.bump])``.
-
-    Examples
-    --------
-    >>> @tool(name="sum")
-    ... def add(a: int, b: int) -> int:
-    ...     "Add two numbers."
-    ...     return a + b
-    >>> add.name, add(1, 2)
-    ('sum', 3)
-    """
-
-    def make(target: Any) -> Any:
-        if isinstance(target, classmethod) or is_unbound_method(target):
-            return MethodTool(target, options)
-        return Tool(target, **options)
-
-    return make if fn is None else make(fn)
-
-
-def as_tool(thing: Any) -> Tool:
-    """A `Tool` from a tool, any callable, or an object with an ``as_tool()`` method (an agent).
-
-    Raises
-    ------
-    ToolDefinitionError
-        For anything else.
-    """
-    if isinstance(thing, Tool):
-        return thing
-    if isinstance(thing, MethodTool):
-        raise ToolDefinitionError(f"{thing.__qualname__} is a method without its instance; use it through an instance")
-    if isinstance(thing, types.MethodType) and isinstance(thing.__func__, MethodTool):
-        return thing.__func__.bind(thing.__self__, type(thing.__self__))
-    if not isinstance(thing, type) and callable(getattr(thing, "as_tool", None)):
-        made = thing.as_tool()
-        if isinstance(made, Tool):
-            return made
-    if callable(thing):
-        return Tool(thing)
-    raise ToolDefinitionError(f"not a tool: {type(thing).__name__}; give functions, Tools or Toolsets")

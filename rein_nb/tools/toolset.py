@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
 from rein_nb.ir import ToolSpec
+from rein_nb.tools.decorator import as_tool
 from rein_nb.tools.names import ToolDefinitionError
-from rein_nb.tools.tool import Tool, as_tool
+from rein_nb.tools.tool import Tool
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """A toolset within another: which of its tools are seen there, and under which names."""
+
+    toolset: Toolset
+    keep: Callable[[Tool], bool] | None = None
+    rename: Callable[[str], str] | None = None
+    renamed: dict[int, tuple[Tool, Tool]] = field(default_factory=dict, repr=False)
+
+    def tools(self, problem: Callable[[str], None]) -> Iterator[Tool]:
+        """The tools as they are seen; those that cannot have their new name are told to `problem`."""
+        for made in self.toolset:
+            if self.keep is not None and not self.keep(made):
+                continue
+            name = made.name if self.rename is None else self.rename(made.name)
+            if name == made.name:
+                yield made
+                continue
+            known = self.renamed.get(id(made))
+            if known is None or known[0] is not made:
+                try:
+                    known = self.renamed[id(made)] = (made, made.with_options(name=name))
+                except (TypeError, ValueError) as exc:
+                    problem(f"the tool {made.name!r} cannot be renamed: {exc}")
+                    continue
+            yield known[1]
 
 
 class Toolset:
@@ -19,7 +49,8 @@ class Toolset:
     Parameters
     ----------
     tools
-        Tools, functions, agents or other toolsets. A toolset given here stays *live*: what is added to it later is seen here.
+        Tools, functions, agents or other toolsets. A toolset given here stays *live*: what is added to it later is seen here. When that
+        later takes a name which is in use here, the tool that was first in order keeps it, and a warning tells of the other.
 
     Raises
     ------
@@ -36,9 +67,7 @@ class Toolset:
 
     def __init__(self, tools: Iterable[Any] | Toolset = ()) -> None:
         self._lock = threading.RLock()
-        self._own: dict[str, Tool] = {}
-        self._members: list[tuple[Toolset, Callable[[Tool], Tool | None] | None]] = []
-        self._order: list[str | Toolset] = []
+        self._items: list[Tool | _Member] = []
         self._hidden: frozenset[str] = frozenset()
         self._version = 0
         self._seen: tuple[int, ...] = ()
@@ -47,32 +76,53 @@ class Toolset:
         for thing in [tools] if isinstance(tools, Toolset) else tools:
             self.add(thing)
 
+    def copy(self) -> Toolset:
+        """A toolset of its own with the same tools: what is added to or removed from either is not seen in the other. Toolsets in it stay live."""
+        return copy.copy(self)
+
+    def __copy__(self) -> Toolset:
+        made = object.__new__(type(self))
+        with self._lock:
+            made.__dict__.update(self.__dict__)
+            made._items = list(self._items)
+        made._lock = threading.RLock()
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Toolset:
+        """A toolset that grows by itself, also in the toolsets that it holds. The functions are the same."""
+        made = memo[id(self)] = copy.copy(self)
+        made._items = [
+            copy.deepcopy(item, memo)
+            if isinstance(item, Tool)
+            else _Member(copy.deepcopy(item.toolset, memo), item.keep, item.rename)
+            for item in made._items
+        ]
+        made._seen = ()
+        return made
+
     def add(self, thing: Any) -> Tool | Toolset:
         """Add a tool, function, agent or toolset; also while an agent runs, which sees it at its next turn.
 
         Raises
         ------
         ToolDefinitionError
-            When the name is taken.
+            When the name is taken, or a toolset would contain itself.
         """
         with self._lock:
             if isinstance(thing, Toolset):
-                if thing._holds(self):
-                    raise ToolDefinitionError("a toolset cannot hold itself")
+                if self in thing._reached():
+                    raise ToolDefinitionError("a toolset cannot contain itself, nor one that contains it")
+                if any(isinstance(item, _Member) and item.toolset is thing for item in self._items):
+                    raise ToolDefinitionError("this toolset was added already, and is seen as it grows")
                 self._check_free(thing.names)
-                self._members.append((thing, None))
-                self._order.append(thing)
+                self._items.append(_Member(thing))
                 self._version += 1
                 return thing
             made = as_tool(thing)
             self._check_free([made.name])
-            self._own[made.name] = made
-            self._order.append(made.name)
+            self._items.append(made)
             self._version += 1
             return made
-
-    def _holds(self, other: Toolset) -> bool:
-        return self is other or any(member._holds(other) for member, _ in self._members)
 
     def remove(self, name: str) -> None:
         """Take a tool out. One that comes from another toolset stays in that one.
@@ -83,28 +133,13 @@ class Toolset:
             When there is no tool of that name.
         """
         with self._lock:
-            if name not in self:
-                raise KeyError(f"no tool {name!r}; there are: {', '.join(self.names) or 'none'}")
-            if name in self._own:
-                del self._own[name]
-                self._order.remove(name)
+            self._check_here([name])
+            own = {item.name: item for item in self._items if isinstance(item, Tool)}
+            if name in own:
+                self._items.remove(own[name])
             else:
                 self._hidden |= {name}
             self._version += 1
-
-    def copy(self) -> Toolset:
-        """A toolset of its own with the same tools: what is added to or removed from either is not seen in the other. Toolsets in it stay live."""
-        with self._lock:
-            twin = Toolset()
-            twin._own, twin._order = dict(self._own), list(self._order)
-            twin._members, twin._hidden = list(self._members), self._hidden
-            twin._version, twin._seen, twin._cache, twin._specs = self._version, self._seen, self._cache, self._specs
-            return twin
-
-    __copy__ = copy
-
-    def __deepcopy__(self, memo: Any) -> Toolset:
-        return self.copy()  # tools hold functions, which are what they are
 
     def _check_free(self, names: Iterable[str]) -> None:
         taken = sorted(set(names) & set(self._all()))
@@ -113,28 +148,38 @@ class Toolset:
                 f"there is already a tool named {', '.join(map(repr, taken))}; rename one, or prefix a toolset (toolset.prefixed('x_'))"
             )
 
+    def _reached(self) -> Iterator[Toolset]:
+        """This toolset and all that it holds."""
+        yield self
+        for item in self._items:
+            if isinstance(item, _Member):
+                yield from item.toolset._reached()
+
     def _stamp(self) -> tuple[int, ...]:
-        return (self._version, *(n for member, _ in self._members for n in member._stamp()))
+        return (self._version, *(n for item in self._items if isinstance(item, _Member) for n in item.toolset._stamp()))
 
     def _all(self) -> dict[str, Tool]:
         with self._lock:
             stamp = self._stamp()
             if stamp == self._seen:
                 return self._cache
-            changes = dict(self._members)
-            tools: dict[str, Tool] = {}
-            for item in self._order:
-                if isinstance(item, str):
-                    tools.setdefault(item, self._own[item])
-                    continue
-                change = changes[item]
-                for made in item:
-                    changed = made if change is None else change(made)
-                    if changed is not None and changed.name not in self._hidden:
-                        tools.setdefault(changed.name, changed)
+            # An agent may be running by now: what cannot be had is left out, and told.
+            tools = self._gathered(lambda problem: warnings.warn(f"a tool is left out: {problem}", stacklevel=4))
             self._cache, self._seen = tools, stamp
             self._specs = [made.spec() for made in tools.values()]
             return tools
+
+    def _gathered(self, problem: Callable[[str], None]) -> dict[str, Tool]:
+        tools: dict[str, Tool] = {}
+        for item in self._items:
+            for made in [item] if isinstance(item, Tool) else item.tools(problem):
+                if made.name in self._hidden and made is not item:
+                    continue
+                if made.name in tools:
+                    problem(f"there is already a tool named {made.name!r}")
+                else:
+                    tools[made.name] = made
+        return tools
 
     def specs(self) -> list[ToolSpec]:
         """The tools as a model sees them, in order."""
@@ -173,12 +218,18 @@ class Toolset:
 
     # -- views: live, like the toolset they come from ----------------------------------------------
 
-    def _view(self, change: Callable[[Tool], Tool | None]) -> Toolset:
+    def _view(self, keep: Callable[[Tool], bool] | None = None, rename: Callable[[str], str] | None = None) -> Toolset:
         view = Toolset()
-        view._members.append((self, change))
-        view._order.append(self)
+        view._items.append(_Member(self, keep, rename))
         view._version += 1
+        if rename is not None:
+            view._gathered(_refuse)
         return view
+
+    def _check_here(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self]
+        if missing:
+            raise KeyError(f"no tool {', '.join(map(repr, missing))}; there are: {', '.join(self.names) or 'none'}")
 
     def filtered(self, keep: Callable[[Tool], bool] | Iterable[str]) -> Toolset:
         """Only the tools that `keep` accepts: a predicate, or names.
@@ -189,12 +240,10 @@ class Toolset:
             When a name is not here.
         """
         if callable(keep):
-            return self._view(lambda made: made if keep(made) else None)
-        names = list(keep)
-        missing = [name for name in names if name not in self]
-        if missing:
-            raise KeyError(f"no tool {', '.join(map(repr, missing))}; there are: {', '.join(self.names) or 'none'}")
-        return self._view(lambda made: made if made.name in names else None)
+            return self._view(keep)
+        names = [keep] if isinstance(keep, str) else list(keep)
+        self._check_here(names)
+        return self._view(lambda made: made.name in names)
 
     def renamed(self, names: Mapping[str, str]) -> Toolset:
         """The same tools, some under new names: ``{"old": "new"}``.
@@ -204,17 +253,11 @@ class Toolset:
         KeyError
             When an old name is not here.
         ToolDefinitionError
-            When a new name is taken, is given twice, or is none that providers take.
+            When two tools would have the same name, or a new name is not valid.
         """
-        missing = [name for name in names if name not in self]
-        if missing:
-            raise KeyError(f"no tool {', '.join(map(repr, missing))}; there are: {', '.join(self.names) or 'none'}")
-        wanted = [names.get(name, name) for name in self.names]
-        twice = sorted({name for name in wanted if wanted.count(name) > 1})
-        if twice:
-            raise ToolDefinitionError(f"two tools would be named {', '.join(map(repr, twice))}")
-        _check_names(names.values())
-        return self._view(_memo(lambda made: made.with_options(name=names[made.name]) if made.name in names else made))
+        new = dict(names)
+        self._check_here(new)
+        return self._view(rename=lambda name: new.get(name, name))
 
     def prefixed(self, prefix: str) -> Toolset:
         """The same tools with `prefix` before every name.
@@ -222,27 +265,10 @@ class Toolset:
         Raises
         ------
         ToolDefinitionError
-            When that makes a name that no provider takes.
+            When a name would not be valid: too long, or with letters that providers do not take.
         """
-        _check_names(f"{prefix}{name}" for name in self.names)
-        return self._view(_memo(lambda made: made.with_options(name=prefix + made.name)))
+        return self._view(rename=lambda name: prefix + name)
 
 
-def _check_names(names: Iterable[str]) -> None:
-    for name in names:
-        try:
-            ToolSpec(name=name)
-        except ValidationError as exc:
-            raise ToolDefinitionError(f"{name!r} cannot be a tool's name: {exc.errors()[0]['msg']}") from exc
-
-
-def _memo(change: Callable[[Tool], Tool]) -> Callable[[Tool], Tool]:
-    made: dict[int, tuple[Tool, Tool]] = {}
-
-    def remembered(original: Tool) -> Tool:
-        found = made.get(id(original))
-        if found is None or found[0] is not original:
-            found = made[id(original)] = (original, change(original))
-        return found[1]
-
-    return remembered
+def _refuse(problem: str) -> None:
+    raise ToolDefinitionError(problem)

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import csv
 import io
 import itertools
-import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Self
-from unittest.mock import MagicMock
 
 import numpy as np
-import pandas as pd
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, SecretStr, computed_field, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
-from rein_nb.tools import Tool, ToolContext, Toolset, tool
+from rein_nb.ir import ToolCall, ToolResult
+from rein_nb.tools import Tool, ToolContext, tool
 from rein_nb.tools.context import Progress
 from rein_nb.tools.docstrings import parse_docstring
 from rein_nb.tools.jsonable import to_jsonable
-from rein_nb.tools.names import ToolDefinitionError
-from rein_nb.tools.render import describe_error, render
 
 CALL = ToolCall(id="1", name="work", arguments={})
 
@@ -108,26 +102,6 @@ async def test_what_a_stopped_tool_gave_back_keeps_its_details() -> None:
     assert result.details == {"started": True, "timeout_s": 0.05, "returned": {"done": 3}}
 
 
-# -- cut for the model, whole in details ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("details", "kept"),
-    [
-        (None, lambda whole: whole),
-        ({"rows": 3}, lambda whole: {"rows": 3, "whole_text": whole}),
-        ([1], lambda whole: {"details": [1], "whole_text": whole}),
-    ],
-    ids=["none", "dict", "list"],
-)
-async def test_a_text_that_is_cut_is_whole_in_the_details_beside_what_they_hold(details: Any, kept: Any) -> None:
-    whole = "".join(f"line {n}\n" for n in range(100))
-    given = ToolResult(tool_call_id="x", content=[TextPart(text=whole)], details=details)
-    result = await result_of(given, max_result_chars=100)
-    assert "cut here" in result.text
-    assert result.details == kept(whole)
-
-
 # -- pydantic -------------------------------------------------------------------------------------------
 
 
@@ -182,59 +156,6 @@ def test_a_model_that_cannot_serialise_is_told_by_its_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "data"),
-    [
-        (np.datetime64("2026-01-02T03:04:05.123456789"), "2026-01-02T03:04:05.123456789"),
-        (np.array(["2026-01-02"], dtype="datetime64[ns]"), ["2026-01-02T00:00:00.000000000"]),
-        ({"at": np.timedelta64(5, "ns")}, {"at": "5 nanoseconds"}),
-        (np.longdouble("1.5"), 1.5),
-        (np.array([1.5, 2], dtype=np.longdouble), [1.5, 2.0]),
-        (np.clongdouble(1 + 2j), "(1+2j)"),
-        ([pd.NA, 1], [None, 1]),
-    ],
-    ids=repr,
-)
-def test_numpys_own_values_keep_their_meaning(value: Any, data: Any) -> None:
-    assert to_jsonable(value) == data
-
-
-def test_keys_with_the_same_text_lose_no_value() -> None:
-    shown = render({1: "a", "1": "b"})
-    (part,) = shown.content
-    assert isinstance(part, TextPart)
-    assert "'a'" in part.text
-    assert "'b'" in part.text
-
-
-def test_odd_cells_and_labels_are_text_and_the_others_stay_as_they_are() -> None:
-    intervals = pd.DataFrame({"n": [1, 2]}, index=pd.IntervalIndex.from_breaks([0, 1, 2]))
-    periods = pd.Series([1.5, 2.5], index=pd.period_range("2026-01", periods=2, freq="M"))
-    objects = pd.DataFrame({"n": [1, 2], "o": [object, Inner()]})
-    assert render(intervals).details["index"] == ["(0, 1]", "(1, 2]"]
-    assert render(intervals).details["data"] == [[1], [2]]
-    assert render(periods).details["index"] == ["2026-01", "2026-02"]
-    assert render(periods).details["data"] == [1.5, 2.5]
-    assert render(objects).details["data"] == [[1, "<class 'object'>"], [2, {"n": 1}]]
-
-
-def test_a_mock_is_no_picture_no_frame_and_no_array() -> None:
-    shown = render(MagicMock(name="thing"))
-    (part,) = shown.content
-    assert isinstance(part, TextPart)
-    assert "MagicMock" in part.text
-    assert not any(isinstance(part, MediaPart) for part in render([MagicMock()]).content)
-
-
-def test_rows_of_sqlite_are_their_columns() -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    row = connection.execute("SELECT 1 AS a, 'x' AS b").fetchone()
-    twice = connection.execute("SELECT 1 AS a, 2 AS a").fetchone()
-    connection.close()
-    assert to_jsonable([row, twice]) == [{"a": 1, "b": "x"}, [1, 2]]
-
-
-@pytest.mark.parametrize(
     ("lazy", "data"),
     [
         (lambda: itertools.islice(itertools.count(), 3), [0, 1, 2]),
@@ -264,19 +185,6 @@ async def test_an_endless_iterator_can_be_stopped() -> None:
     result = await asyncio.wait_for(Tool(work, timeout_s=0.1).call(CALL), 5)
     assert result.status == "timed_out"
     assert (await result_of(itertools.count())).status == "ok", "left as it is"
-
-
-def test_a_group_of_exceptions_tells_its_parts_and_an_exception_its_notes() -> None:
-    inner = ValueError("bad row 7")
-    inner.add_note("in the file a.csv")
-    group = ExceptionGroup("two failed", [inner, ExceptionGroup("deep", [KeyError("k")])])
-    told = describe_error(group)
-    assert told.splitlines()[0] == "ExceptionGroup: two failed (2 sub-exceptions)"
-    assert "- ValueError: bad row 7" in told
-    assert "in the file a.csv" in told
-    assert "  - KeyError: 'k'" in told
-    many = describe_error(ExceptionGroup("many", [ValueError(str(n)) for n in range(20)]))
-    assert "and 12 more" in many
 
 
 @pytest.mark.parametrize(
@@ -350,63 +258,9 @@ async def test_items_are_checked_before_the_call() -> None:
     assert (await called(first, items=["x"])).details["invalid_arguments"] is True
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"timeout_s": float("nan")}, {"timeout_s": -1}, {"timeout_s": "5"}, {"timeout_s": True}, {"max_result_chars": 0}, {"max_result_chars": 2.5}, {"requires_approval": "yes"}],
-    ids=str,
-)  # fmt: skip
-def test_options_are_checked_wherever_they_are_given(options: dict[str, Any]) -> None:
-    def work() -> str:
-        return ""
-
-    with pytest.raises(ValueError, match=next(iter(options))):
-        Tool(work, **options)
-    with pytest.raises(ValueError, match=next(iter(options))):
-        Tool(work).with_options(**options)
-
-
 def test_a_role_at_a_lines_begin_is_text() -> None:
     docs = parse_docstring(
         ":class:`Order` is looked up.\n\n:py:func:`f` does it. Note:\n:param n: how many\n:returns: it"
     )
     assert docs.description == ":class:`Order` is looked up.\n\n:py:func:`f` does it. Note:"
     assert docs.parameters == {"n": "how many"}
-
-
-# -- toolsets -------------------------------------------------------------------------------------------------
-
-
-def ls() -> str:
-    return ""
-
-
-def cat() -> str:
-    return ""
-
-
-def test_names_that_cannot_be_are_refused_when_they_are_made() -> None:
-    both = Toolset([ls, cat])
-    with pytest.raises(ToolDefinitionError, match="'cat'"):
-        both.renamed({"ls": "cat"})
-    with pytest.raises(ToolDefinitionError, match="'x'"):
-        both.renamed({"ls": "x", "cat": "x"})
-    assert both.renamed({"ls": "cat", "cat": "ls"}).names == ["cat", "ls"]
-    for make in (lambda: both.prefixed("a b "), lambda: both.prefixed("x" * 200), lambda: both.renamed({"ls": ""})):
-        with pytest.raises(ToolDefinitionError, match="cannot be a tool's name"):
-            make()
-
-
-def test_a_toolset_cannot_hold_itself() -> None:
-    inner = Toolset([ls])
-    outer = Toolset([inner])
-    for wrong in (inner, outer):
-        with pytest.raises(ToolDefinitionError, match="hold itself"):
-            inner.add(wrong)
-    assert inner.names == ["ls"]
-
-
-def test_a_copy_of_a_toolset_is_its_own() -> None:
-    tools = Toolset([ls])
-    for made in (copy.copy(tools), copy.deepcopy(tools), copy.deepcopy({"tools": tools})["tools"]):
-        made.add(cat)
-        assert (tools.names, made.names) == (["ls"], ["ls", "cat"])

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from rein_nb.ir import ToolCall
@@ -102,3 +109,131 @@ def test_approval_may_depend_on_the_arguments() -> None:
 
     assert remove.needs_approval({"path": "x", "force": True})
     assert not remove.needs_approval({"path": "x"})
+
+
+# -- names that collide, and names that nobody takes -----------------------------------------------
+
+
+def test_a_view_never_drops_a_tool_in_silence() -> None:
+    tools = Toolset([ls, pwd])
+    with pytest.raises(ToolDefinitionError, match="already a tool named 'pwd'"):
+        tools.renamed({"ls": "pwd"})
+    assert tools.renamed({"ls": "pwd", "pwd": "ls"}).names == ["pwd", "ls"]
+    with pytest.raises(ToolDefinitionError, match="already a tool named 'x'"):
+        tools.renamed({"ls": "x", "pwd": "x"})
+    for make in (
+        lambda: tools.prefixed("no good "),
+        lambda: tools.prefixed("x" * 64),
+        lambda: tools.prefixed("1"),
+        lambda: tools.renamed({"ls": ""}),
+    ):
+        with pytest.raises(ToolDefinitionError, match="not a valid tool name"):
+            make()
+    with pytest.raises(ToolDefinitionError, match="name must be a string, got int"):
+        tools.renamed({"ls": 3})  # type: ignore[dict-item]
+
+
+def test_what_grows_into_a_name_that_is_taken_is_left_out_and_told() -> None:
+    tools = Toolset([ls])
+    both = Toolset([tools, pwd])
+    short = tools.prefixed("x" * 60)
+    renamed = tools.renamed({"ls": "list"})
+    tools.add(pwd)
+    with pytest.warns(UserWarning, match="left out: there is already a tool named 'pwd'"):
+        assert both.names == ["ls", "pwd"]
+    assert short.names == ["x" * 60 + "ls", "x" * 60 + "pwd"]
+    tools.add(Tool(ls, name="list"))
+    with pytest.warns(UserWarning, match="left out: there is already a tool named 'list'"):
+        assert renamed.names == ["list", "pwd"]
+    tools.add(Tool(ls, name="longer"))
+    with pytest.warns(UserWarning, match="'longer' cannot be renamed"):
+        assert short.names == ["x" * 60 + name for name in ("ls", "pwd", "list")]
+    with warnings.catch_warnings():  # told once, not at every turn
+        warnings.simplefilter("error")
+        short.specs()
+
+
+def test_a_toolset_cannot_contain_itself() -> None:
+    first, second = Toolset(), Toolset([ls])
+    first.add(second)
+    for make in (lambda: first.add(first), lambda: second.add(first), lambda: second.add(first.prefixed("x_"))):
+        with pytest.raises(ToolDefinitionError, match="cannot contain itself"):
+            make()
+    with pytest.raises(ToolDefinitionError, match="added already"):
+        first.add(second)
+    assert first.names == ["ls"]
+
+
+class Store:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def get(self) -> str:
+        return "got"
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+def test_copies_grow_by_themselves(make: Callable[[Any], Any]) -> None:
+    tools = Toolset([ls, Store().get])
+    other = make(tools)
+    assert type(other) is Toolset
+    other.add(pwd)
+    tools.remove("get")
+    assert (tools.names, other.names) == (["ls"], ["ls", "get", "pwd"])
+
+
+def test_a_deep_copy_copies_the_toolsets_within_and_calls_the_same_functions() -> None:
+    inner = Toolset([ls])
+    outer = Toolset([inner, inner.prefixed("x_")])
+    deep = copy.deepcopy(outer)
+    inner.add(pwd)
+    assert outer.names == ["ls", "pwd", "x_ls", "x_pwd"]
+    assert deep.names == ["ls", "x_ls"]
+    shallow = copy.copy(outer)
+    inner.remove("ls")
+    assert shallow.names == ["pwd", "x_pwd"]
+    store = Store()
+    made = Tool(store.get, timeout_s=1)
+    again = copy.deepcopy({"tool": made})["tool"]
+    again.timeout_s = 2
+    assert (made.timeout_s, again.fn.__self__) == (1, store)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        *(("timeout_s", value, "timeout_s must be more than 0") for value in (0, -1, math.nan, math.inf)),
+        *(("timeout_s", value, "timeout_s must be a number of seconds, or None") for value in ("5", True, [1])),
+        ("max_result_chars", 0, "at least 1"),
+        ("max_result_chars", 10.5, "whole number"),
+        ("requires_approval", "yes", "requires_approval must be True, False or a function"),
+        ("parallel_safe", None, "parallel_safe must be True or False"),
+        ("in_thread", 1, "in_thread must be True or False"),
+        ("strict", "no", "strict must be True or False"),
+        ("description", 3, "description must be a string"),
+        ("name", "not a name!", "not a valid tool name"),
+        ("name", 3, "name must be a string"),
+        ("colour", 3, "colour"),
+    ],
+)
+def test_options_are_checked_wherever_they_are_given(option: str, value: Any, words: str) -> None:
+    def decorated() -> None:
+        class Owner:
+            @tool(**{option: value})
+            def method(self) -> None: ...
+
+    for make in (lambda: Tool(ls, **{option: value}), lambda: Tool(ls).with_options(**{option: value}), decorated):
+        with pytest.raises((TypeError, ValueError), match=words) as told:
+            make()
+        assert "\n" not in str(told.value)
+
+
+def test_changed_options_are_what_the_constructor_makes_of_them() -> None:
+    made = Tool(ls, name="other", description="Mine.", timeout_s=1)
+    plain = made.with_options(name=None, description=None, timeout_s=None)
+    assert (plain.name, plain.description, plain.timeout_s) == ("ls", "List.", None)
+    assert (made.name, made.description, made.timeout_s) == ("other", "Mine.", 1)
+    assert plain.spec().name == "ls"

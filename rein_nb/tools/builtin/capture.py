@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from rein_nb.ir import MediaPart
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.render import describe_error
+from rein_nb.tools.errors import describe_error
 
 MAX_CAPTURED = 2**20
 """Characters kept of what one call prints; the rest is counted and dropped."""

@@ -26,8 +26,9 @@ from rein_nb.stream import CancellationToken
 from rein_nb.tools.builtin.capture import Captured, captured_output, shell_of_user
 from rein_nb.tools.builtin.editing import encoded
 from rein_nb.tools.context import ToolContext
+from rein_nb.tools.errors import describe_error
 from rein_nb.tools.jsonable import is_frame
-from rein_nb.tools.render import describe_error, render
+from rein_nb.tools.render import render
 from rein_nb.tools.threads import ToolStopped
 
 MAX_REPR = 20_000
