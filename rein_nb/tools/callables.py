@@ -52,7 +52,15 @@ def is_unbound_method(fn: Callable[..., Any]) -> bool:
     if len(scope) < 2 or scope[-2] == "<locals>":
         return False
     first = next(iter(inspect.signature(fn).parameters.values()), None)
-    return first is not None and first.name in ("self", "cls") and first.annotation is inspect.Parameter.empty
+    return first is not None and first.name in ("self", "cls")
+
+
+def owner_of(fn: Callable[..., Any]) -> type | None:
+    """The class of the instance that a method is bound to; None for what is no bound method."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    instance = getattr(fn, "__self__", None) if inspect.ismethod(fn) else None
+    return instance if isinstance(instance, type) or instance is None else type(instance)
 
 
 def docstring(fn: Callable[..., Any]) -> str | None:

@@ -19,8 +19,15 @@ _PARAMETERS = frozenset(
 # Sections that say how a function is written, not what it does for the one who calls it.
 _KEPT = frozenset({"note", "notes", "warnings", "example", "examples"})
 
-_SPHINX = re.compile(r"^:(?P<tag>[A-Za-z]+)(?:\s+(?P<body>[^:]*))?:\s*(?P<text>.*)$")
-_SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+_SPHINX_PARAMETERS = ("param", "parameter", "arg", "argument", "key", "keyword")
+_SPHINX_FIELDS = (
+    *_SPHINX_PARAMETERS, "type", "kwtype", "return", "returns", "rtype", "yield", "yields", "ytype", "raise", "raises", "except",
+    "exception", "var", "ivar", "cvar", "vartype", "meta",
+)  # fmt: skip
+# Other words between colons are a sentence's own: a role (:class:`X`), an icon (:warning:).
+_SPHINX = re.compile(
+    rf"^:(?P<tag>{'|'.join(_SPHINX_FIELDS)})(?:\s+(?P<body>[^:]*))?:(?!`)\s*(?P<text>.*)$", re.IGNORECASE
+)
 _GOOGLE_ITEM = re.compile(r"^(?P<name>\*{0,2}\w+)\s*(?:\((?P<type>[^)]*(?:\([^)]*\)[^)]*)*)\))?\s*:\s*(?P<text>.*)$")
 _NUMPY_ITEM = re.compile(r"^(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 

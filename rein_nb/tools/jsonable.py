@@ -106,8 +106,6 @@ class _Conversion:
             return value
         if kind is float:
             return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
-        if kind is dict or kind is list:
-            return self._nested(value)
         try:
             return self._nested(value)
         except NotJsonable:
