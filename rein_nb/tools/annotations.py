@@ -13,10 +13,11 @@ import typing_extensions
 from pydantic import AfterValidator
 
 _SELF: tuple[Any, ...] = (typing.Self, typing_extensions.Self)
+_LISTS = (collections.abc.Iterable, collections.abc.Collection, collections.abc.Reversible)
 _ITERATORS = (collections.abc.Iterator, collections.abc.Generator)
 
 
-def eager(annotation: Any, owner: type | None = None) -> Any:
+def eager(annotation: Any, owner: type | None = None, open_aliases: tuple[Any, ...] = ()) -> Any:
     """The annotation with lists for iterables, which pydantic would check only while the function reads them, and `owner` for ``Self``.
 
     Raises
@@ -28,11 +29,15 @@ def eager(annotation: Any, owner: type | None = None) -> Any:
         if owner is None:
             raise TypeError("Self means nothing outside a method of an instance")
         return owner
+    if type(annotation).__name__ == "TypeAliasType" and annotation not in open_aliases:
+        value = annotation.__value__
+        changed = eager(value, owner, (*open_aliases, annotation))
+        return annotation if changed is value else changed
     origin = get_origin(annotation) or annotation
-    if origin is collections.abc.Iterable or origin in _ITERATORS:
-        items: Any = types.GenericAlias(list, (eager((*get_args(annotation), Any)[0], owner),))
+    if origin in (*_LISTS, *_ITERATORS):
+        items: Any = types.GenericAlias(list, (eager((*get_args(annotation), Any)[0], owner, open_aliases),))
         return Annotated[items, AfterValidator(iter)] if origin in _ITERATORS else items
-    return _rebuilt(annotation, lambda inner: eager(inner, owner))
+    return _rebuilt(annotation, lambda inner: eager(inner, owner, open_aliases))
 
 
 def _rebuilt(annotation: Any, change: Callable[[Any], Any]) -> Any:

@@ -13,12 +13,13 @@ def has(value: Any, name: str) -> bool:
 
 def defines(kind: type, name: str) -> bool:
     """Whether a class or one of its bases truly has the attribute."""
-    return any(name in vars(base) for base in kind.__mro__)
+    return hasattr(kind, name) and any(name in vars(base) for base in kind.__mro__)
 
 
 def is_mock(value: Any) -> bool:
     """Whether this is one of ``unittest.mock``, which claims to be and to have anything."""
-    return any(base.__module__ == "unittest.mock" for base in type(value).__mro__)
+    kind = type(value)
+    return hasattr(kind, "assert_called_with") and any(base.__module__ == "unittest.mock" for base in kind.__mro__)
 
 
 def is_frame(value: Any) -> bool:

@@ -29,6 +29,7 @@ from rein_nb.tools.frames import is_frame as is_frame
 
 _MAX_DEPTH = 60
 _LONGEST = 10**4_000
+_TIMES = (dt.datetime, dt.date, dt.time)
 _AS_TEXT = (
     dt.timedelta,
     decimal.Decimal,
@@ -107,6 +108,13 @@ class _Conversion:
             return value if -_LONGEST < value < _LONGEST or not self._open else hex(value)
         if kind is float:
             return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
+        # By the class itself, and not by what a mock or a proxy says of it.
+        if issubclass(kind, float):
+            return self.convert(float(value))
+        if issubclass(kind, int):
+            return self.convert(int(value))
+        if issubclass(kind, _TIMES):
+            return value.isoformat()
         try:
             return self._nested(value)
         except NotJsonable:
@@ -137,12 +145,6 @@ class _Conversion:
             return self.convert(value.value)
         if isinstance(value, str):
             return clean_text(str(value))
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float):
-            return self.convert(float(value))
-        if isinstance(value, dt.datetime | dt.date | dt.time):
-            return value.isoformat()
         if isinstance(value, _AS_TEXT):
             return str(value)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -238,8 +240,8 @@ def _key(key: Any) -> str:
         return clean_text(str(key))
     if isinstance(key, bool) or key is None:
         return {True: "true", False: "false", None: "null"}[key]
-    if isinstance(key, dt.datetime | dt.date | dt.time):
-        return key.isoformat()
+    if isinstance(key, _TIMES):
+        return str(key.isoformat())
     if isinstance(key, enum.Enum):
         return _key(key.value)
     if isinstance(key, bytes):

@@ -48,12 +48,13 @@ def not_started(call: ToolCall, reason: str | None = None) -> ToolResult:
     return outcome(call, "interrupted", text, {"started": False, "reason": reason})
 
 
-def timed_out(call: ToolCall, timeout_s: float, partial: str | None = None) -> ToolResult:
-    """The tool's own time was over."""
+def timed_out(call: ToolCall, timeout_s: float, partial: str | None = None, returned: Any = None) -> ToolResult:
+    """The tool's own time was over; `partial` and `returned` are text and details of what it returned all the same."""
     text = f"Timed out after {timeout_s:g} s. The tool {call.name} may have taken effect, in whole or in part."
     if partial:
         text += f"\nIt returned when it was stopped: {partial}"
-    return outcome(call, "timed_out", text, {"started": True, "timeout_s": timeout_s})
+    details = {"started": True, "timeout_s": timeout_s}
+    return outcome(call, "timed_out", text, details if returned is None else {**details, "returned": returned})
 
 
 def failed(call: ToolCall, exc: BaseException, max_chars: int = DEFAULT_MAX_CHARS) -> ToolResult:

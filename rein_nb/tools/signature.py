@@ -11,8 +11,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typing_extensions
 from pydantic import (
@@ -33,20 +32,12 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from rein_nb.ir.base import loads
 from rein_nb.tools.annotations import eager
+from rein_nb.tools.arguments import KINDS, Arguments, Kind, Slot, arranged
 from rein_nb.tools.callables import callable_name, docstring, is_context, owner_of, unwrap, visible_parameters
+from rein_nb.tools.context import ToolContext
 from rein_nb.tools.docstrings import parse_docstring
 from rein_nb.tools.names import Names, ToolDefinitionError
 from rein_nb.tools.refusals import accepts_string, described_errors, first_line
-
-Kind = Literal["positional", "keyword", "var_positional", "var_keyword"]
-
-_KINDS: dict[Any, Kind] = {
-    inspect.Parameter.POSITIONAL_ONLY: "positional",
-    inspect.Parameter.POSITIONAL_OR_KEYWORD: "keyword",
-    inspect.Parameter.KEYWORD_ONLY: "keyword",
-    inspect.Parameter.VAR_POSITIONAL: "var_positional",
-    inspect.Parameter.VAR_KEYWORD: "var_keyword",
-}
 
 
 class InvalidArguments(ValueError):
@@ -66,25 +57,6 @@ class _Schema(GenerateJsonSchema):
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         return None
-
-
-@dataclass(slots=True)
-class _Field:
-    """One parameter as the model sees it: `name` in Python, `wire` in the schema, `attribute` on the pydantic model."""
-
-    name: str
-    wire: str
-    attribute: str
-    kind: Kind
-    has_field_default: bool
-
-
-@dataclass(slots=True)
-class Arguments:
-    """Validated arguments, ready for the call."""
-
-    positional: list[Any]
-    keywords: dict[str, Any]
 
 
 def _taken_names(fn: Callable[..., Any]) -> set[str]:
@@ -122,9 +94,10 @@ class Signature:
         target = unwrap(fn)
         docs = parse_docstring(docstring(fn))
         self.description = docs.description
-        self.context_parameter: str | None = None
-        self._fields: list[_Field] = []
-        self._by_wire: dict[str, _Field] = {}
+        self.takes_context = False
+        self._slots: list[Slot] = []
+        self._fields: list[Slot] = []
+        self._by_wire: dict[str, Slot] = {}
         self._extra: TypeAdapter[dict[str, Any]] | None = None
         self._taken = _taken_names(fn)
         definitions: dict[str, Any] = {}
@@ -133,7 +106,8 @@ class Signature:
         for parameter in visible_parameters(fn):
             annotation = names.resolve(parameter.annotation, parameter.name, self.name)
             if is_context(annotation):
-                self.context_parameter = parameter.name
+                self.takes_context = True
+                self._slots.append(Slot(parameter.name, kind=KINDS[parameter.kind]))
                 continue
             try:
                 annotation = eager(annotation, owner)
@@ -141,7 +115,7 @@ class Signature:
                 raise ToolDefinitionError(
                     f"tool {self.name!r}: the annotation of parameter {parameter.name!r} is not a type: {exc}"
                 ) from exc
-            kind = _KINDS[parameter.kind]
+            kind = KINDS[parameter.kind]
             default = parameter.default
             if kind == "var_keyword":
                 unpacked = _unpacked_typed_dict(annotation)
@@ -187,7 +161,8 @@ class Signature:
             annotation = Annotated[annotation, Field(json_schema_extra=_without_default)]
         definitions[attribute] = (annotation, default)
         has_default = isinstance(default, FieldInfo) and not optional_without_default
-        field = _Field(name, wires[0], attribute, kind, has_default)
+        field = Slot(name, kind, attribute, wires[0], has_default)
+        self._slots.append(field)
         self._fields.append(field)
         for wire in wires:
             other = self._by_wire.setdefault(wire, field)
@@ -260,8 +235,8 @@ class Signature:
 
     # -- validating a call ------------------------------------------------------------------------
 
-    def validate(self, arguments: dict[str, Any]) -> Arguments:
-        """Check a call's arguments and put them in the function's own order.
+    def validate(self, arguments: dict[str, Any], context: ToolContext[Any] | None = None) -> Arguments:
+        """Check a call's arguments and put them in the function's own order, with the context where the function takes it.
 
         A string given for a parameter that takes no string is read as JSON when that makes it valid: models often send
         lists and objects that way.
@@ -304,31 +279,7 @@ class Signature:
                 raise InvalidArguments(self._refusal(described_errors(exc) + problems)) from exc
         if problems:
             raise InvalidArguments(self._refusal(problems))
-        return self._arranged(values, more)
-
-    def _arranged(self, values: BaseModel, more: dict[str, Any]) -> Arguments:
-        positional: list[Any] = []
-        keywords: dict[str, Any] = {}
-        given = values.model_fields_set
-        # A positional-only parameter can be left to its default only when nothing stands behind it, and what is
-        # given to *args needs every parameter before it by position.
-        star = next((f for f in self._fields if f.kind == "var_positional" and getattr(values, f.attribute)), None)
-        for field in self._fields:
-            is_given = field.attribute in given or field.has_field_default
-            value = getattr(values, field.attribute)
-            if field.kind == "var_positional":
-                positional.extend(value)
-            elif star is not None and self._fields.index(field) < self._fields.index(star):
-                positional.append(value)
-            elif not is_given:
-                if field.kind == "positional":
-                    positional.append(value)
-            elif field.kind == "positional":
-                positional.append(value)
-            else:
-                keywords[field.name] = value
-        keywords.update(more)
-        return Arguments(positional, keywords)
+        return arranged(self._slots, values, more, context)
 
     def _decode_strings(self, arguments: dict[str, Any], exc: ValidationError) -> dict[str, Any] | None:
         failed = {

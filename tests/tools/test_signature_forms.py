@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pytest
+import typing_extensions
 from pydantic import AliasChoices, AliasPath, BaseModel, Field
 
 from rein_nb.ir import ToolCall, ToolResult
@@ -125,6 +126,28 @@ async def test_self_is_the_class_of_the_instance() -> None:
         Tool(Owner.free)
 
 
+# -- the context -----------------------------------------------------------------------------------
+
+
+async def test_the_context_is_passed_wherever_it_stands() -> None:
+    def first(ctx: ToolContext, /, a: int = 1) -> Any:
+        return [ctx.call.name, a]
+
+    def before_more(a: int, ctx: ToolContext, b: int = 2, *rest: int) -> Any:
+        return [ctx.call.name, a, b, *rest]
+
+    def twice(ctx: ToolContext, a: int, /, b: int = 2, *, again: ToolContext | None = None) -> Any:
+        return [ctx.call.name, a, b, again is ctx]
+
+    assert (await called(first, a=2)).details == ["first", 2]
+    assert (await called(before_more, a=1)).details == ["before_more", 1, 2]
+    assert (await called(before_more, a=1, rest=[3])).details == ["before_more", 1, 2, 3]
+    assert (await called(twice, a=1)).details == ["twice", 1, 2, True]
+    made = Tool(before_more, requires_approval=lambda arguments: arguments.get("b") == 2)
+    assert made.needs_approval({"a": 1, "rest": [3]})
+    assert not made.needs_approval({"a": 1, "b": 3, "rest": [3]})
+
+
 # -- iterables -------------------------------------------------------------------------------------
 
 
@@ -133,7 +156,9 @@ async def test_self_is_the_class_of_the_instance() -> None:
     [
         Iterable[int],
         typing.Iterable[int],
+        collections.abc.Collection[int],
         Iterable[int] | None,
+        typing_extensions.TypeAliasType("Numbers", Iterable[int]),  # type: ignore[misc]
         Annotated[Iterable[int], Field(min_length=1)],
         typing.Union[Iterable[int], Literal[3]],  # noqa: UP007
     ],
