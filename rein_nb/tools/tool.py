@@ -113,6 +113,10 @@ class Tool:
     ) -> None:
         if isinstance(fn, staticmethod):
             fn = fn.__func__
+        if isinstance(fn, Tool):  # its options, an approval among them, would be lost
+            raise ToolDefinitionError(
+                f"{fn.name!r} is a tool already; with_options(...) makes a copy with other options"
+            )
         if not callable(fn):
             raise ToolDefinitionError(f"a tool is made from a callable, not from {type(fn).__name__}")
         if is_unbound_method(fn):
@@ -127,7 +131,7 @@ class Tool:
         )  # fmt: skip
         self.fn = fn
         self._signature = Signature(fn, namespace)
-        self.name = _tool_name(name, fn)
+        self.name: str = _tool_name(name, fn)
         # What the model reads in an error must be the name it knows the tool by.
         self._signature.name = self.name
         self.description = self._signature.description if description is None else description
