@@ -55,6 +55,14 @@ def is_unbound_method(fn: Callable[..., Any]) -> bool:
     return first is not None and first.name in ("self", "cls")
 
 
+def owner_of(fn: Callable[..., Any]) -> type | None:
+    """The class of the instance that a method is bound to; None for what is no bound method."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    instance = getattr(fn, "__self__", None) if inspect.ismethod(fn) else None
+    return instance if isinstance(instance, type) or instance is None else type(instance)
+
+
 def docstring(fn: Callable[..., Any]) -> str | None:
     """The docstring that describes the call."""
     while isinstance(fn, functools.partial):

@@ -10,7 +10,9 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from rein_nb.ir import ToolCall, Usage
+from rein_nb.ir.base import clean_text
 from rein_nb.stream import CancellationToken
+from rein_nb.tools.jsonable import to_jsonable
 
 D = TypeVar("D", default=Any)
 
@@ -90,12 +92,18 @@ class ToolContext(Generic[D]):
         message
             Words for the reader.
         fraction
-            Done part, 0 to 1 (what lies outside is brought to the nearer end); None when it is not known.
+            Done part, 0 to 1: what is beyond is taken as the nearest of them, and not-a-number as None. None when it is not known.
         data
-            Anything for programs.
+            Anything for programs, kept as JSON as it is now; what has no JSON form is kept as text.
+
+        Raises
+        ------
+        TypeError
+            When the fraction is no number.
         """
         if self.on_progress is not None and not self.token.is_cancelled:
-            self.on_progress(Progress(str(message), _share(fraction), data))
+            kept = to_jsonable(data, others_as_text=True)
+            self.on_progress(Progress(clean_text(str(message)), _part(fraction), kept))
 
     def add_usage(self, usage: Usage) -> None:
         """Count tokens and money that the tool itself spent on models towards the run's limits. From any thread."""
@@ -103,7 +111,13 @@ class ToolContext(Generic[D]):
             self.on_usage(usage)
 
 
-def _share(fraction: float | None) -> float | None:
-    if fraction is None or math.isnan(fraction):
+def _part(fraction: Any) -> float | None:
+    if fraction is None:
         return None
-    return min(1.0, max(0.0, float(fraction)))
+    try:
+        if isinstance(fraction, str):
+            raise TypeError
+        number = float(fraction)
+    except (TypeError, ValueError) as exc:
+        raise TypeError(f"fraction must be a number from 0 to 1, or None, got {fraction!r}") from exc
+    return None if math.isnan(number) else min(1.0, max(0.0, number))

@@ -19,13 +19,15 @@ _PARAMETERS = frozenset(
 # Sections that say how a function is written, not what it does for the one who calls it.
 _KEPT = frozenset({"note", "notes", "warnings", "example", "examples"})
 
-_SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
-# Sphinx' field lists; any other word between colons is a role (:class:`X`) or a text's own.
-_SPHINX_FIELDS = [
-    *sorted(_SPHINX_PARAMETERS), "type", "raises", "raise", "except", "exception", "var", "ivar", "cvar", "vartype", "returns", "return", "rtype", "yields", "yield",
-    "ytype", "meta",
-]  # fmt: skip
-_SPHINX = re.compile(rf"^:(?P<tag>(?i:{'|'.join(_SPHINX_FIELDS)}))(?:\s+(?P<body>[^:]*))?:(?!`)\s*(?P<text>.*)$")
+_SPHINX_PARAMETERS = ("param", "parameter", "arg", "argument", "key", "keyword")
+_SPHINX_FIELDS = (
+    *_SPHINX_PARAMETERS, "type", "kwtype", "return", "returns", "rtype", "yield", "yields", "ytype", "raise", "raises", "except",
+    "exception", "var", "ivar", "cvar", "vartype", "meta",
+)  # fmt: skip
+# Other words between colons are a sentence's own: a role (:class:`X`), an icon (:warning:).
+_SPHINX = re.compile(
+    rf"^:(?P<tag>{'|'.join(_SPHINX_FIELDS)})(?:\s+(?P<body>[^:]*))?:(?!`)\s*(?P<text>.*)$", re.IGNORECASE
+)
 _GOOGLE_ITEM = re.compile(r"^(?P<name>\*{0,2}\w+)\s*(?:\((?P<type>[^)]*(?:\([^)]*\)[^)]*)*)\))?\s*:\s*(?P<text>.*)$")
 _NUMPY_ITEM = re.compile(r"^(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 

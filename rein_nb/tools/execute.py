@@ -189,9 +189,17 @@ _LAZY = frozenset({"builtins", "itertools", "_collections", "csv", "_csv", "sqli
 def _read(value: Any) -> Any:
     """The items of a generator or of Python's own lazy iterators (map, islice, a csv reader...): their work is done here, and only once.
 
-    Other iterators (an open file, an endless counter) are left as they are.
+    Also of those that stand in a dict or a tuple. Other iterators (an open file, an endless counter) are left as they are.
     """
-    if not isinstance(value, Iterator) or type(value).__module__ not in _LAZY or _is_endless(value):
+    if type(value) is dict and any(_is_lazy(item) for item in value.values()):
+        return {key: _items(item) for key, item in value.items()}
+    if type(value) is tuple and any(_is_lazy(item) for item in value):
+        return tuple(_items(item) for item in value)
+    return _items(value)
+
+
+def _items(value: Any) -> Any:
+    if not _is_lazy(value):
         return value
     if isinstance(value, itertools.groupby):  # a group is empty once the next one is read
         return [(key, list(group)) for key, group in value]
@@ -199,6 +207,10 @@ def _read(value: Any) -> Any:
     for item in value:  # not list(value): one call in C could not be stopped
         items.append(item)
     return items
+
+
+def _is_lazy(value: Any) -> bool:
+    return type(value).__module__ in _LAZY and isinstance(value, Iterator) and not _is_endless(value)
 
 
 def _is_endless(value: Iterator[Any]) -> bool:

@@ -8,37 +8,48 @@ from typing import Any
 
 def has(value: Any, name: str) -> bool:
     """Whether the object or its class truly has the attribute: `__getattr__` is not asked, which may answer to any name."""
-    return any(name in vars(base) for base in type(value).__mro__) or name in getattr(value, "__dict__", ())
+    return defines(type(value), name) or name in getattr(value, "__dict__", ())
+
+
+def defines(kind: type, name: str) -> bool:
+    """Whether a class or one of its bases truly has the attribute."""
+    return hasattr(kind, name) and any(name in vars(base) for base in kind.__mro__)
 
 
 def is_mock(value: Any) -> bool:
     """Whether this is one of ``unittest.mock``, which claims to be and to have anything."""
-    return any(base.__module__ == "unittest.mock" for base in type(value).__mro__)
+    kind = type(value)
+    return hasattr(kind, "assert_called_with") and any(base.__module__ == "unittest.mock" for base in kind.__mro__)
 
 
 def is_frame(value: Any) -> bool:
     """Whether this looks like a data frame or a labelled series (pandas, polars and alike)."""
     kind = type(value)
     return (
-        hasattr(kind, "shape")
-        and hasattr(kind, "head")
-        and (hasattr(kind, "to_dict") or hasattr(kind, "to_dicts"))
-        and (hasattr(kind, "columns") or hasattr(kind, "dtype"))
+        defines(kind, "shape")
+        and defines(kind, "head")
+        and (defines(kind, "to_dict") or defines(kind, "to_dicts"))
+        and (defines(kind, "columns") or defines(kind, "dtype"))
     )
 
 
 def frame_data(value: Any) -> Any:
     """A frame's cells: ``{"columns": [...], "index": [...], "data": [[...]]}``; a series' values by label."""
-    if hasattr(type(value), "columns"):
-        if hasattr(type(value), "to_dicts"):
+    kind = type(value)
+    if defines(kind, "columns"):
+        if defines(kind, "to_dicts"):
             return {"columns": list(value.columns), "data": [list(row.values()) for row in value.to_dicts()]}
-        split = value.to_dict(orient="split")
+        if defines(kind, "itertuples"):  # to_dict() warns of equal column names
+            cells = [list(row) for row in value.itertuples(index=False, name=None)] if len(value.columns) else []
+            split = {"columns": value.columns, "index": value.index, "data": cells or [[] for _ in value.index]}
+        else:
+            split = value.to_dict(orient="split")
         return {
             "columns": [_label(c) for c in split["columns"]],
             "index": [_label(i) for i in split["index"]],
             "data": split["data"],
         }
-    if hasattr(type(value), "to_list") and not has(value, "index"):
+    if defines(kind, "to_list") and not has(value, "index"):
         return value.to_list()
     return {"name": _label(value.name), "index": [_label(i) for i in value.index], "data": list(value.to_list())}
 
@@ -77,7 +88,7 @@ def scalar_text(value: Any) -> str | None:
     """The text of a label of pandas' (an interval, a period, an offset); None for anything else."""
     kind = type(value)
     if kind.__module__.partition(".")[0] == "pandas" and (
-        kind.__name__ in ("Interval", "Period") or hasattr(kind, "is_on_offset")
+        kind.__name__ in ("Interval", "Period") or defines(kind, "is_on_offset")
     ):
         return str(value)
     return None

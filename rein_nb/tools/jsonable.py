@@ -24,10 +24,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from rein_nb.ir.base import clean_text
-from rein_nb.tools.frames import array_data, frame_data, is_array, is_missing, is_mock, scalar_text
+from rein_nb.tools.frames import array_data, defines, frame_data, is_array, is_missing, is_mock, scalar_text
 from rein_nb.tools.frames import is_frame as is_frame
 
 _MAX_DEPTH = 60
+_LONGEST = 10**4_000
+_TIMES = (dt.datetime, dt.date, dt.time)
 _AS_TEXT = (
     dt.timedelta,
     decimal.Decimal,
@@ -102,12 +104,17 @@ class _Conversion:
         kind = type(value)
         if kind is str:
             return clean_text(value)
-        if kind is int:
-            return value
+        if kind is int:  # within others: what has more digits than Python writes must not cost the rest
+            return value if -_LONGEST < value < _LONGEST or not self._open else hex(value)
         if kind is float:
             return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
-        if kind is dict or kind is list:
-            return self._nested(value)
+        # By the class itself, and not by what a mock or a proxy says of it.
+        if issubclass(kind, float):
+            return self.convert(float(value))
+        if issubclass(kind, int):
+            return self.convert(int(value))
+        if issubclass(kind, _TIMES):
+            return value.isoformat()
         try:
             return self._nested(value)
         except NotJsonable:
@@ -138,12 +145,6 @@ class _Conversion:
             return self.convert(value.value)
         if isinstance(value, str):
             return clean_text(str(value))
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float):
-            return self.convert(float(value))
-        if isinstance(value, dt.datetime | dt.date | dt.time):
-            return value.isoformat()
         if isinstance(value, _AS_TEXT):
             return str(value)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -154,14 +155,14 @@ class _Conversion:
 
     def _container(self, value: Any) -> Any:
         kind = type(value)
-        if hasattr(kind, "__pydantic_serializer__"):
+        if defines(kind, "__pydantic_serializer__"):
             return self.convert(self._dumped(value))
         if isinstance(value, Mapping):
             return self._mapping(value)
         fields = _field_names(kind)
         if fields is not None:
             return {name: self.convert(getattr(value, name)) for name in fields if hasattr(value, name)}
-        if isinstance(value, tuple) and hasattr(kind, "_asdict"):
+        if isinstance(value, tuple) and defines(kind, "_asdict"):
             return self.convert(kind._asdict(value))
         if isinstance(value, types.SimpleNamespace):
             return self._mapping(vars(value))
@@ -215,13 +216,13 @@ class _Conversion:
                 raise NotJsonable(f"its own serialization failed: {type(exc).__name__}: {exc}") from exc
 
 
-def _field_names(kind: type) -> list[str] | None:
+def _field_names(kind: Any) -> list[str] | None:
     """The fields of a dataclass, an attrs class or a msgspec struct; None for any other class."""
-    if dataclasses.is_dataclass(kind):
+    if defines(kind, "__dataclass_fields__"):
         return [field.name for field in dataclasses.fields(kind)]
-    if hasattr(kind, "__attrs_attrs__"):
+    if defines(kind, "__attrs_attrs__"):
         return [attribute.name for attribute in kind.__attrs_attrs__]
-    if hasattr(kind, "__struct_fields__"):
+    if defines(kind, "__struct_fields__"):
         return list(kind.__struct_fields__)
     return None
 
@@ -239,8 +240,8 @@ def _key(key: Any) -> str:
         return clean_text(str(key))
     if isinstance(key, bool) or key is None:
         return {True: "true", False: "false", None: "null"}[key]
-    if isinstance(key, dt.datetime | dt.date | dt.time):
-        return key.isoformat()
+    if isinstance(key, _TIMES):
+        return str(key.isoformat())
     if isinstance(key, enum.Enum):
         return _key(key.value)
     if isinstance(key, bytes):

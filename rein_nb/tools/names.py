@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import collections.abc
 import inspect
 import sys
 import types
-import typing
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import typing_extensions
-from pydantic import AfterValidator
+
+from rein_nb.tools.annotations import modern
 
 
 class ToolDefinitionError(TypeError):
@@ -98,75 +97,3 @@ class Names:
                 ):
                     found = cls
         return found
-
-
-# -- typing.TypedDict before Python 3.12 -------------------------------------------------------------
-
-_converted: dict[Any, Any] = {}
-_REQUIREDNESS: frozenset[Any] = frozenset({typing.Required, typing.NotRequired})
-
-
-def modern(annotation: Any) -> Any:
-    """The annotation with every ``typing.TypedDict`` in it as one of typing_extensions.
-
-    Before Python 3.12 the standard library's lacks what pydantic needs to read it.
-    """
-    if sys.version_info >= (3, 12):
-        return annotation
-    if isinstance(annotation, type) and typing.is_typeddict(annotation):
-        return _converted_typed_dict(annotation)
-    return _with_arguments(annotation, modern)
-
-
-_LAZY = (
-    collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator, collections.abc.Collection, collections.abc.Container,
-    collections.abc.Reversible,
-)  # fmt: skip
-
-
-def eager(annotation: Any) -> Any:
-    """The annotation with a list for every ``Iterable`` in it: pydantic checks the items of one only while the function reads them."""
-    origin = get_origin(annotation)
-    if annotation in _LAZY or origin in _LAZY:
-        items = get_args(annotation)[:1] or (Any,)
-        whole = types.GenericAlias(list, (eager(items[0]),))
-        one_by_one = (origin or annotation) in (collections.abc.Iterator, collections.abc.Generator)
-        return typing.Annotated[whole, AfterValidator(iter)] if one_by_one else whole
-    return _with_arguments(annotation, eager)
-
-
-def _with_arguments(annotation: Any, change: Callable[[Any], Any]) -> Any:
-    """The annotation with its arguments changed; itself when that changes nothing."""
-    arguments = get_args(annotation)
-    origin = get_origin(annotation)
-    if not arguments or origin in (typing.Literal, typing_extensions.Literal, collections.abc.Callable):
-        return annotation
-    if origin is typing.Annotated:
-        inner = change(arguments[0])
-        return annotation if inner is arguments[0] else typing.Annotated[(inner, *arguments[1:])]
-    changed = tuple(change(argument) for argument in arguments)
-    if all(new is old for new, old in zip(changed, arguments, strict=True)):
-        return annotation
-    if isinstance(annotation, types.UnionType):
-        return typing.Union[changed]  # noqa: UP007 - built at run time
-    if hasattr(annotation, "copy_with"):
-        return annotation.copy_with(changed)
-    return types.GenericAlias(origin, changed)
-
-
-def _converted_typed_dict(cls: Any) -> Any:
-    found = _converted.get(cls)
-    if found is not None:
-        return found
-    if not cls.__module__ or type(cls).__module__ == "typing_extensions":
-        return cls
-    hints = typing_extensions.get_type_hints(cls, include_extras=True)
-    fields = {}
-    for key, hint in hints.items():
-        bare = get_origin(hint) not in _REQUIREDNESS
-        wanted = typing_extensions.Required if key in cls.__required_keys__ else typing_extensions.NotRequired
-        fields[key] = wanted[modern(hint)] if bare else modern(hint)
-    made = typing_extensions.TypedDict(cls.__name__, fields, total=cls.__total__)  # type: ignore[misc]
-    made.__doc__, made.__module__, made.__qualname__ = cls.__doc__, cls.__module__, cls.__qualname__
-    _converted[cls] = made
-    return made

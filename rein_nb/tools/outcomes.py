@@ -49,7 +49,7 @@ def not_started(call: ToolCall, reason: str | None = None) -> ToolResult:
 
 
 def timed_out(call: ToolCall, timeout_s: float, partial: str | None = None, returned: Any = None) -> ToolResult:
-    """The tool's own time was over. `partial` and `returned` are the text and details of what it gave back when it was stopped."""
+    """The tool's own time was over; `partial` and `returned` are text and details of what it returned all the same."""
     text = f"Timed out after {timeout_s:g} s. The tool {call.name} may have taken effect, in whole or in part."
     if partial:
         text += f"\nIt returned when it was stopped: {partial}"

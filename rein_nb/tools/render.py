@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
 from rein_nb.ir.base import clean_text
 from rein_nb.tools.errors import describe_error
-from rein_nb.tools.frames import frame_data, has, is_frame, is_mock
+from rein_nb.tools.frames import frame_data, has, is_array, is_frame, is_mock
 from rein_nb.tools.jsonable import NotJsonable, to_jsonable
 
 DEFAULT_MAX_CHARS = 40_000
 """Characters of one result that the model gets, about 10,000 tokens."""
 
 _FRAME_ROWS = 60
-_FRAME_CELLS_KEPT = 200_000
+_CELLS_KEPT = 200_000
 
 _PLAIN = frozenset({int, float, bool, dict, type(None), str})
 
@@ -83,6 +84,8 @@ def render(value: Any) -> Rendered:
             return _render_frame(value)
         except Exception as exc:  # it only looked like one
             return _render_repr(value, f"its cells cannot be read: {describe_error(exc)}")
+    if is_array(value) and getattr(value, "size", 0) > _CELLS_KEPT:
+        return _render_large_array(value)
     if isinstance(value, list | tuple) and any(
         isinstance(item, TextPart | MediaPart) or _picture_like(item) for item in value if type(item) not in _PLAIN
     ):
@@ -95,6 +98,8 @@ def _render_data(value: Any) -> Rendered:
         data = to_jsonable(value)
     except NotJsonable as why:
         return _render_repr(value, str(why))
+    except Exception as exc:  # its own code, that was to hand out what it holds
+        return _render_repr(value, f"its parts cannot be read: {describe_error(exc)}")
     if isinstance(data, str):
         return Rendered([TextPart(text=data)])
     try:
@@ -107,7 +112,10 @@ def _render_data(value: Any) -> Rendered:
 
 
 def _render_repr(value: Any, why: str) -> Rendered:
-    text = clean_text(repr(value))
+    try:
+        text = clean_text(repr(value))
+    except RecursionError:
+        text = f"<{type(value).__name__} that is nested too deep for its repr>"
     return Rendered([TextPart(text=f"{text}\n[shown as text: {why}]")], {"repr": text}, whole=True)
 
 
@@ -193,8 +201,8 @@ def _render_frame(value: Any) -> Rendered:
         text = str(value)
     size = f"[{shape[0]} rows x {shape[1]} columns]" if len(shape) == 2 else f"[{shape[0]} values]"
     cells = shape[0] * (shape[1] if len(shape) == 2 else 1)
-    whole = cells <= _FRAME_CELLS_KEPT
-    kept = value if whole else value.head(max(1, _FRAME_CELLS_KEPT // max(1, shape[1] if len(shape) == 2 else 1)))
+    whole = cells <= _CELLS_KEPT
+    kept = value if whole else value.head(max(1, _CELLS_KEPT // max(1, shape[1] if len(shape) == 2 else 1)))
     cells_kept = to_jsonable(frame_data(kept), others_as_text=True)
     details = {
         "shape": list(shape),
@@ -202,6 +210,21 @@ def _render_frame(value: Any) -> Rendered:
         **(cells_kept if isinstance(cells_kept, dict) else {"data": cells_kept}),
     }
     return Rendered([TextPart(text=f"{clean_text(text)}\n{size}")], details, whole=True)
+
+
+def _render_large_array(value: Any) -> Rendered:
+    """An array in its own short form; its first rows are kept, as many as of a frame."""
+    shape = [int(length) for length in value.shape]
+    rows = _CELLS_KEPT // max(1, math.prod(shape[1:]))
+    details = {
+        "shape": shape,
+        "dtype": str(value.dtype),
+        "complete": False,
+        "data": to_jsonable(value[:rows], others_as_text=True),
+    }
+    return Rendered(
+        [TextPart(text=f"{clean_text(repr(value))}\n[{' x '.join(map(str, shape))} values]")], details, whole=True
+    )
 
 
 # -- cutting ---------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typing_extensions
 from pydantic import (
     AliasChoices,
+    AliasPath,
     BaseModel,
     ConfigDict,
     Field,
@@ -31,19 +31,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from rein_nb.ir.base import loads
-from rein_nb.tools.callables import callable_name, docstring, is_context, unwrap, visible_parameters
+from rein_nb.tools.annotations import eager
+from rein_nb.tools.arguments import KINDS, Arguments, Kind, Slot, arranged
+from rein_nb.tools.callables import callable_name, docstring, is_context, owner_of, unwrap, visible_parameters
+from rein_nb.tools.context import ToolContext
 from rein_nb.tools.docstrings import parse_docstring
-from rein_nb.tools.names import Names, ToolDefinitionError, eager
-
-Kind = Literal["positional", "keyword", "var_positional", "var_keyword"]
-
-_KINDS: dict[Any, Kind] = {
-    inspect.Parameter.POSITIONAL_ONLY: "positional",
-    inspect.Parameter.POSITIONAL_OR_KEYWORD: "keyword",
-    inspect.Parameter.KEYWORD_ONLY: "keyword",
-    inspect.Parameter.VAR_POSITIONAL: "var_positional",
-    inspect.Parameter.VAR_KEYWORD: "var_keyword",
-}
+from rein_nb.tools.names import Names, ToolDefinitionError
+from rein_nb.tools.refusals import accepts_string, described_errors, first_line
 
 
 class InvalidArguments(ValueError):
@@ -63,25 +57,6 @@ class _Schema(GenerateJsonSchema):
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         return None
-
-
-@dataclass(slots=True)
-class _Field:
-    """One parameter as the model sees it: `name` in Python, `wire` in the schema, `attribute` on the pydantic model."""
-
-    name: str
-    wire: str
-    attribute: str
-    kind: Kind
-    has_field_default: bool
-
-
-@dataclass(slots=True)
-class Arguments:
-    """Validated arguments, ready for the call."""
-
-    positional: list[Any]
-    keywords: dict[str, Any]
 
 
 def _taken_names(fn: Callable[..., Any]) -> set[str]:
@@ -119,18 +94,28 @@ class Signature:
         target = unwrap(fn)
         docs = parse_docstring(docstring(fn))
         self.description = docs.description
-        self.context_parameter: str | None = None
-        self._fields: list[_Field] = []
+        self.takes_context = False
+        self._slots: list[Slot] = []
+        self._fields: list[Slot] = []
+        self._by_wire: dict[str, Slot] = {}
         self._extra: TypeAdapter[dict[str, Any]] | None = None
         self._taken = _taken_names(fn)
         definitions: dict[str, Any] = {}
         names = Names(target, namespace)
+        owner = owner_of(fn)
         for parameter in visible_parameters(fn):
             annotation = names.resolve(parameter.annotation, parameter.name, self.name)
             if is_context(annotation):
-                self.context_parameter = parameter.name
+                self.takes_context = True
+                self._slots.append(Slot(parameter.name, kind=KINDS[parameter.kind]))
                 continue
-            kind = _KINDS[parameter.kind]
+            try:
+                annotation = eager(annotation, owner)
+            except TypeError as exc:
+                raise ToolDefinitionError(
+                    f"tool {self.name!r}: the annotation of parameter {parameter.name!r} is not a type: {exc}"
+                ) from exc
+            kind = KINDS[parameter.kind]
             default = parameter.default
             if kind == "var_keyword":
                 unpacked = _unpacked_typed_dict(annotation)
@@ -142,7 +127,8 @@ class Signature:
                     continue
                 self._extra = self._extra_adapter(parameter.name, annotation)
                 continue
-            annotation = Any if annotation is inspect.Parameter.empty else eager(annotation)
+            if annotation is inspect.Parameter.empty:
+                annotation = Any
             if kind == "var_positional":
                 annotation, default = list[annotation], Field(default_factory=list)  # type: ignore[valid-type]
             elif default is inspect.Parameter.empty:
@@ -150,27 +136,18 @@ class Signature:
             self._add(definitions, parameter.name, annotation, default, kind, docs.parameters)
         self.model = self._build(definitions)
         self.schema = self._json_schema()
-        self._by_wire = {field.wire: field for field in self._fields}
 
     def _add(
         self, definitions: dict[str, Any], name: str, annotation: Any, default: Any, kind: Kind, docs: dict[str, str]
     ) -> None:
         info = _field_info(annotation, default)
         added: dict[str, Any] = {}
-        wire = _alias(info)
-        if wire is None:
-            wire = name
-            # Fields get neutral names: parameters may start with _ or be called `schema`, `copy`, `model_config`.
-            added["alias"] = name
-        if not isinstance(info.validation_alias, str | None):
-            added["validation_alias"] = wire  # the model is told one name
-        if default is ... and not info.is_required():
-            # Annotated[int, Field(default=5)]: the default is in the annotation, and the function has none.
-            default = (
-                Field(default_factory=info.default_factory)
-                if info.default_factory is not None
-                else Field(default=info.default)
-            )
+        if default is ... and not info.is_required():  # the default stands within Annotated
+            factory = info.default_factory
+            default = Field(default=info.default) if factory is None else Field(default_factory=factory)
+        wires = self._wire_names(name, info)
+        # Fields get neutral names: parameters may start with _ or be called `schema`, `copy`, `model_config`.
+        added["validation_alias"] = AliasChoices(*wires) if len(wires) > 1 else wires[0]
         if info.description is None:
             text = _described(annotation) or docs.get(name)
             if text:
@@ -183,9 +160,30 @@ class Signature:
             default = Field(default=None)
             annotation = Annotated[annotation, Field(json_schema_extra=_without_default)]
         definitions[attribute] = (annotation, default)
-        self._fields.append(
-            _Field(name, wire, attribute, kind, isinstance(default, FieldInfo) and not optional_without_default)
-        )
+        has_default = isinstance(default, FieldInfo) and not optional_without_default
+        field = Slot(name, kind, attribute, wires[0], has_default)
+        self._slots.append(field)
+        self._fields.append(field)
+        for wire in wires:
+            other = self._by_wire.setdefault(wire, field)
+            if other is not field:
+                raise ToolDefinitionError(
+                    f"tool {self.name!r}: the parameters {other.name!r} and {name!r} would both be called {wire!r}; change an alias"
+                )
+
+    def _wire_names(self, name: str, info: FieldInfo) -> list[str]:
+        """The names that a model may use for a parameter, its own first: the aliases, or its name in Python."""
+        alias = info.validation_alias or info.alias
+        if alias is None:
+            return [name]
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        paths = [choice.path if isinstance(choice, AliasPath) else [choice] for choice in choices]
+        wires = [str(path[0]) for path in paths if len(path) == 1]
+        if not wires:
+            raise ToolDefinitionError(
+                f"tool {self.name!r}: the alias of parameter {name!r} is a path into another argument; give it a plain name"
+            )
+        return wires
 
     def _build(self, definitions: dict[str, Any]) -> type[BaseModel]:
         # No `extra` setting here: dataclasses and TypedDicts among the parameters would inherit it. See `validate`.
@@ -202,7 +200,7 @@ class Signature:
             return TypeAdapter(dict[str, value_type])  # type: ignore[valid-type]
         except (PydanticSchemaGenerationError, PydanticUserError) as exc:
             raise ToolDefinitionError(
-                f"tool {self.name!r}: parameter {name!r} has a type that JSON cannot carry ({_first_line(exc)})"
+                f"tool {self.name!r}: parameter {name!r} has a type that JSON cannot carry ({first_line(exc)})"
             ) from exc
 
     def _blame(self, definitions: dict[str, Any], exc: Exception) -> ToolDefinitionError:
@@ -214,9 +212,9 @@ class Signature:
             except (PydanticSchemaGenerationError, PydanticUserError) as cause:
                 return ToolDefinitionError(
                     f"tool {self.name!r}: parameter {field.name!r} has a type that JSON cannot carry "
-                    f"({_first_line(cause)}); annotate it with a JSON-able type, or take it from ctx.deps of a ToolContext parameter"
+                    f"({first_line(cause)}); annotate it with a JSON-able type, or take it from ctx.deps of a ToolContext parameter"
                 )
-        return ToolDefinitionError(f"tool {self.name!r}: no schema can be made of its signature ({_first_line(exc)})")
+        return ToolDefinitionError(f"tool {self.name!r}: no schema can be made of its signature ({first_line(exc)})")
 
     def _json_schema(self) -> dict[str, Any]:
         try:
@@ -237,8 +235,8 @@ class Signature:
 
     # -- validating a call ------------------------------------------------------------------------
 
-    def validate(self, arguments: dict[str, Any]) -> Arguments:
-        """Check a call's arguments and put them in the function's own order.
+    def validate(self, arguments: dict[str, Any], context: ToolContext[Any] | None = None) -> Arguments:
+        """Check a call's arguments and put them in the function's own order, with the context where the function takes it.
 
         A string given for a parameter that takes no string is read as JSON when that makes it valid: models often send
         lists and objects that way.
@@ -253,15 +251,22 @@ class Signature:
         problems = [
             f"- {name}: no such parameter" for name in unknown if self._extra is not None and name in self._taken
         ]
+        given: dict[str, str] = {}
+        for wire in arguments:
+            if wire not in self._by_wire:
+                continue
+            first = given.setdefault(self._by_wire[wire].name, wire)
+            if first != wire:
+                problems.append(f"- {wire}: another name of {first}, which is given as well")
         more: dict[str, Any] = {}
         if unknown and self._extra is None:
-            known = ", ".join(self._by_wire) or "none"
+            known = ", ".join(field.wire for field in self._fields) or "none"
             problems += [f"- {name}: no such parameter; the parameters are: {known}" for name in unknown]
         elif unknown and self._extra is not None:
             try:
                 more = self._extra.validate_python(unknown)
             except ValidationError as exc:
-                problems += _described_errors(exc)
+                problems += described_errors(exc)
         try:
             values = self.model.model_validate(arguments)
         except ValidationError as exc:
@@ -271,34 +276,10 @@ class Signature:
                     raise
                 values = self.model.model_validate(decoded)
             except ValidationError:
-                raise InvalidArguments(self._refusal(_described_errors(exc) + problems)) from exc
+                raise InvalidArguments(self._refusal(described_errors(exc) + problems)) from exc
         if problems:
             raise InvalidArguments(self._refusal(problems))
-        return self._arranged(values, more)
-
-    def _arranged(self, values: BaseModel, more: dict[str, Any]) -> Arguments:
-        positional: list[Any] = []
-        keywords: dict[str, Any] = {}
-        given = values.model_fields_set
-        # A positional-only parameter can be left to its default only when nothing stands behind it, and what is
-        # given to *args needs every parameter before it by position.
-        star = next((f for f in self._fields if f.kind == "var_positional" and getattr(values, f.attribute)), None)
-        for field in self._fields:
-            is_given = field.attribute in given or field.has_field_default
-            value = getattr(values, field.attribute)
-            if field.kind == "var_positional":
-                positional.extend(value)
-            elif star is not None and self._fields.index(field) < self._fields.index(star):
-                positional.append(value)
-            elif not is_given:
-                if field.kind == "positional":
-                    positional.append(value)
-            elif field.kind == "positional":
-                positional.append(value)
-            else:
-                keywords[field.name] = value
-        keywords.update(more)
-        return Arguments(positional, keywords)
+        return arranged(self._slots, values, more, context)
 
     def _decode_strings(self, arguments: dict[str, Any], exc: ValidationError) -> dict[str, Any] | None:
         failed = {
@@ -320,7 +301,7 @@ class Signature:
         return decoded if changed else None
 
     def _takes_string(self, wire: str) -> bool:
-        return _accepts_string(self.schema["properties"].get(wire, {}), self.schema.get("$defs", {}))
+        return accepts_string(self.schema["properties"].get(self._by_wire[wire].wire, {}), self.schema.get("$defs", {}))
 
     def _refusal(self, problems: list[str]) -> str:
         return (
@@ -332,14 +313,6 @@ def _field_info(annotation: Any, default: Any) -> FieldInfo:
     if default is ... or default is PydanticUndefined:
         return FieldInfo.from_annotation(annotation)
     return FieldInfo.from_annotated_attribute(annotation, default)
-
-
-def _alias(info: FieldInfo) -> str | None:
-    """The name that a ``Field`` gives a parameter; of several the first."""
-    found = info.validation_alias or info.alias
-    if isinstance(found, AliasChoices):
-        return next((choice for choice in found.choices if isinstance(choice, str)), None)
-    return found if isinstance(found, str) else None
 
 
 def _described(annotation: Any) -> str | None:
@@ -375,44 +348,3 @@ def _unpacked_typed_dict(annotation: Any) -> list[tuple[str, Any, bool]] | None:
 
 def _without_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
-
-
-def _accepts_string(schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
-    if not schema.keys() - {"title", "description", "default"}:
-        return True
-    if "$ref" in schema:
-        return _accepts_string(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
-    types_ = schema.get("type")
-    if types_ == "string" or (isinstance(types_, list) and "string" in types_):
-        return True
-    if any(isinstance(value, str) for value in [*schema.get("enum", ()), schema.get("const")]):
-        return True
-    return any(
-        _accepts_string(option, definitions) for key in ("anyOf", "oneOf", "allOf") for option in schema.get(key, ())
-    )
-
-
-def _described_errors(exc: ValidationError) -> list[str]:
-    errors = exc.errors(include_url=False, include_context=False)
-    lines = []
-    for error in errors[:8]:
-        where = ".".join(str(step) for step in error["loc"]) or "arguments"
-        if error["type"] == "missing":
-            lines.append(f"- {where}: missing, and required")
-        else:
-            lines.append(f"- {where}: {error['msg']}, got {_short(error['input'])}")
-    if len(errors) > 8:
-        lines.append(f"- and {len(errors) - 8} more")
-    return lines
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception as exc:
-        text = f"<{type(value).__name__} whose repr failed: {type(exc).__name__}>"
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
-def _first_line(exc: BaseException) -> str:
-    return str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__

@@ -16,6 +16,7 @@ from rein_nb.ir.base import own_copy
 from rein_nb.ir.clock import Stopwatch
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import outcomes
+from rein_nb.tools.arguments import Arguments
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
 from rein_nb.tools.errors import describe_error
@@ -25,7 +26,7 @@ from rein_nb.tools.jsonable import is_plain
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.options import check_options, valid_name
 from rein_nb.tools.render import DEFAULT_MAX_CHARS, to_result
-from rein_nb.tools.signature import Arguments, InvalidArguments, Signature
+from rein_nb.tools.signature import InvalidArguments, Signature
 from rein_nb.tools.threads import ToolStopped
 
 NeedsApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
@@ -113,6 +114,10 @@ class Tool:
     ) -> None:
         if isinstance(fn, staticmethod):
             fn = fn.__func__
+        if isinstance(fn, Tool):  # its options, an approval among them, would be lost
+            raise ToolDefinitionError(
+                f"{fn.name!r} is a tool already; with_options(...) makes a copy with other options"
+            )
         if not callable(fn):
             raise ToolDefinitionError(f"a tool is made from a callable, not from {type(fn).__name__}")
         if is_unbound_method(fn):
@@ -127,7 +132,7 @@ class Tool:
         )  # fmt: skip
         self.fn = fn
         self._signature = Signature(fn, namespace)
-        self.name = _tool_name(name, fn)
+        self.name: str = _tool_name(name, fn)
         # What the model reads in an error must be the name it knows the tool by.
         self._signature.name = self.name
         self.description = self._signature.description if description is None else description
@@ -226,25 +231,22 @@ class Tool:
             return Outcome(outcomes.malformed_call(call))
         try:
             # A function may change what it is given; the call is the transcript's.
-            arguments = self._signature.validate(own_copy(call.arguments))
+            arguments = self._signature.validate(own_copy(call.arguments), ctx)
         except InvalidArguments as exc:
             return Outcome(outcomes.invalid_arguments(call, str(exc)))
         except (Exception, SystemExit) as exc:  # a user's own validator failed in its own way
             return Outcome(outcomes.failed(call, exc, self.max_result_chars))
-        keywords = arguments.keywords
-        if self._signature.context_parameter is not None:
-            keywords[self._signature.context_parameter] = ctx
         if ctx.token.is_cancelled:
             return Outcome(outcomes.not_started(call, ctx.token.reason))
         threaded = self.in_thread and not self._async
-        notice_s = _NOTICE_S if threaded and self._signature.context_parameter is not None else 0.0
+        notice_s = _NOTICE_S if threaded and self._signature.takes_context else 0.0
         watch = Stopwatch()
         kept = _Kept()
 
         def start() -> asyncio.Future[Any]:
             if threaded:
                 return call_in_thread(lambda: self._call_and_render(call, arguments, kept), self.name)
-            return asyncio.ensure_future(call_async(self.fn, arguments.positional, keywords))
+            return asyncio.ensure_future(call_async(self.fn, arguments.positional, arguments.keywords))
 
         end = None if self.timeout_s is None else time.monotonic() + self.timeout_s
 
@@ -318,10 +320,10 @@ class Tool:
             assert result is not None
             return Outcome(result, kept.value)
         if ended.how == "timed_out":
-            partial, returned = (result.text, result.details) if result is not None else (None, None)
+            partial, details = (result.text, result.details) if result is not None else (None, None)
             if partial is None and kept.returned:
                 partial = f"a {type(kept.value).__name__}, which could not be rendered in that time"
-            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial, returned), kept.value)
+            return Outcome(outcomes.timed_out(call, self.timeout_s or 0.0, partial, details), kept.value)
         if result is not None:
             # It noticed the interruption and said itself what it did, which is truer than our guess.
             details = {"started": True, "reason": ctx.token.reason, "returned": result.details}

@@ -26,6 +26,7 @@ class _Member:
 
     def tools(self, problem: Callable[[str], None]) -> Iterator[Tool]:
         """The tools as they are seen; those that cannot have their new name are told to `problem`."""
+        known: dict[int, tuple[Tool, Tool]] = {}
         for made in self.toolset:
             if self.keep is not None and not self.keep(made):
                 continue
@@ -33,14 +34,16 @@ class _Member:
             if name == made.name:
                 yield made
                 continue
-            known = self.renamed.get(id(made))
-            if known is None or known[0] is not made:
-                try:
-                    known = self.renamed[id(made)] = (made, made.with_options(name=name))
-                except (TypeError, ValueError) as exc:
-                    problem(f"the tool {made.name!r} cannot be renamed: {exc}")
-                    continue
-            yield known[1]
+            pair = self.renamed.get(id(made))
+            try:
+                if pair is None or pair[0] is not made:
+                    pair = (made, made.with_options(name=name))
+            except (TypeError, ValueError) as exc:
+                problem(f"the tool {made.name!r} cannot be renamed: {exc}")
+                continue
+            known[id(made)] = pair
+            yield pair[1]
+        self.renamed = known  # what was taken out of the toolset is let go
 
 
 class Toolset:
@@ -73,7 +76,7 @@ class Toolset:
         self._seen: tuple[int, ...] = ()
         self._cache: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
-        for thing in [tools] if isinstance(tools, Toolset) else tools:
+        for thing in _several(tools):
             self.add(thing)
 
     def copy(self) -> Toolset:
@@ -211,7 +214,7 @@ class Toolset:
         return found
 
     def __add__(self, other: Toolset | Iterable[Any]) -> Toolset:
-        return Toolset([self, other] if isinstance(other, Toolset) else [self, *other])
+        return Toolset([self, *_several(other)])
 
     def __repr__(self) -> str:
         return f"Toolset({self.names})"
@@ -267,7 +270,17 @@ class Toolset:
         ToolDefinitionError
             When a name would not be valid: too long, or with letters that providers do not take.
         """
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix must be a string, got {type(prefix).__name__}")
         return self._view(rename=lambda name: prefix + name)
+
+
+def _several(tools: Iterable[Any] | Toolset) -> Iterable[Any]:
+    if isinstance(tools, Toolset):
+        return [tools]
+    if not isinstance(tools, Iterable):
+        raise ToolDefinitionError(f"a toolset is made from a list of tools, not from one {type(tools).__name__}")
+    return tools
 
 
 def _refuse(problem: str) -> None:

@@ -425,7 +425,7 @@ async def test_values_that_are_no_json_end_no_recording(spans: Spans) -> None:
     instrument(agent, spans.provider, content=True)
     await agent.arun("go \ud800")
     told = dict(spans.named("execute_tool odd").attributes or {})
-    assert told["gen_ai.tool.call.arguments"] == '"(dict that is no JSON: ValueError)"'
+    assert str(told["gen_ai.tool.call.arguments"]).startswith('{"n": "0x'), "as text: JSON readers take no such number"
     assert told["gen_ai.tool.call.result"] == "half \ufffd"
     assert spans.named("invoke_agent")
     spans.text().encode()

@@ -199,3 +199,16 @@ def test_what_is_plain() -> None:
         itself,
     ):
         assert not is_plain(value)
+
+
+async def test_what_a_tool_returned_after_its_time_is_kept_whole() -> None:
+    async def wait() -> Any:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return {"rows": ["x" * 500]}
+
+    result = (await run(Tool(wait, timeout_s=0.05, max_result_chars=100))).result
+    assert result.status == "timed_out"
+    assert len(result.text) < 600
+    assert result.details["returned"] == {"rows": ["x" * 500]}

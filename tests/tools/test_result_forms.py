@@ -173,6 +173,23 @@ def test_odd_labels_cost_a_frame_no_cells() -> None:
     assert shown(labels).details["data"] == [1, 2, 3]
 
 
+@pytest.mark.filterwarnings("error")
+def test_frames_of_odd_shapes_keep_their_cells() -> None:
+    assert shown(pd.DataFrame([[1, 2]], columns=["a", "a"])).details["data"] == [[1, 2]]
+    assert shown(pd.DataFrame(index=[1, 2])).details["data"] == [[], []]
+    assert shown(pd.DataFrame({"a": []})).details["data"] == []
+    assert shown(pd.DataFrame(np.arange(300).reshape(1, 300))).details["data"] == [list(range(300))]
+
+
+def test_a_large_array_is_shown_in_short_and_kept_in_part() -> None:
+    result = shown(np.arange(600_000).reshape(300_000, 2))
+    assert len(result.text) < 1_000
+    assert result.text.endswith("[300000 x 2 values]")
+    assert (result.details["complete"], result.details["shape"]) == (False, [300_000, 2])
+    assert result.details["data"][99_999] == [199_998, 199_999]
+    assert len(result.details["data"]) == 100_000
+
+
 def test_what_only_looks_like_a_frame_is_shown_as_text() -> None:
     class Lazy:
         shape = (None, 2)
@@ -294,6 +311,8 @@ def test_entries_of_a_folder_are_paths(tmp_path: Path) -> None:
         (lambda: itertools.tee([1])[0], "[1]"),
         (lambda: iter(collections.deque([1])), "[1]"),
         (lambda: csv.DictReader(io.StringIO("a,b\n1,2\n")), '[{"a": "1", "b": "2"}]'),
+        (lambda: {"rows": map(str, [1]), "n": 1}, '{"rows": ["1"], "n": 1}'),
+        (lambda: (iter([1]), itertools.chain([2])), "[[1], [2]]"),
         (lambda: csv.reader(io.StringIO("1,2\n")), '[["1", "2"]]'),
         (lambda: sqlite3.connect(":memory:").execute("select 1, 2"), "[[1, 2]]"),
     ],
@@ -333,6 +352,33 @@ async def test_a_mock_is_shown_as_a_mock(mock: Any) -> None:
         result = await Tool(fn).call(ToolCall(id="1", name=fn.__name__))
         assert (result.status, result.text) == ("ok", f"{mock!r}\n[shown as text: a mock has no JSON form]")
     assert "Mock" in shown({"a": mock}).text
+
+
+def test_a_part_that_cannot_be_written_does_not_cost_the_rest() -> None:
+    long = 10**5_000
+    assert shown({"n": long, "a": 1}).details == {"n": hex(long), "a": 1}
+
+    class Closed(dict[str, int]):
+        def items(self) -> Any:
+            raise RuntimeError("it is closed")
+
+    assert shown(Closed(a=1)).text == "{'a': 1}\n[shown as text: its parts cannot be read: RuntimeError: it is closed]"
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert "nested too deep" in shown(deep).text
+
+
+def test_a_class_whose_metaclass_answers_to_every_name_is_nothing_special() -> None:
+    class Meta(type):
+        def __getattr__(cls, name: str) -> Any:
+            return lambda *args: None
+
+    class Plain(metaclass=Meta):
+        def __repr__(self) -> str:
+            return "Plain()"
+
+    assert shown(Plain()).text == "Plain()\n[shown as text: Plain has no JSON form]"
 
 
 def test_an_object_that_answers_to_every_name_is_shown_as_text() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +89,30 @@ def test_toolsets_add_up() -> None:
 def test_things_that_are_no_tools_are_refused() -> None:
     with pytest.raises(ToolDefinitionError, match="not a tool: int"):
         Toolset([3])
+
+
+def test_one_tool_is_no_list_of_tools() -> None:
+    for wrong in (ls, Tool(ls), None):
+        for make in (lambda wrong=wrong: Toolset(wrong), lambda wrong=wrong: Toolset([pwd]) + wrong):
+            with pytest.raises(ToolDefinitionError, match="made from a list of tools, not from one"):
+                make()
+    with pytest.raises(TypeError, match="prefix must be a string"):
+        Toolset([ls]).prefixed(None)  # type: ignore[arg-type]
+
+
+def test_a_tool_is_not_made_from_a_tool() -> None:
+    with pytest.raises(ToolDefinitionError, match="'ping' is a tool already; with_options"):
+        Tool(ping, name="other")
+
+
+def test_a_view_lets_go_of_what_was_taken_out() -> None:
+    tools = Toolset([Tool(ls)])
+    view = tools.prefixed("x_")
+    kept = weakref.ref(view["x_ls"])
+    tools.remove("ls")
+    assert view.names == []
+    gc.collect()
+    assert kept() is None
 
 
 def test_the_decorator_keeps_the_function_usable() -> None:
