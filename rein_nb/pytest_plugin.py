@@ -12,7 +12,7 @@ import hashlib
 import re
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test came to its end, for what it recorded."""
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
 @pytest.fixture(autouse=True)
 def rein_nb_recording(request: pytest.FixtureRequest) -> Iterator[Recording | None]:
     """The open recording of a marked test; None for all other tests."""
@@ -69,7 +83,8 @@ def rein_nb_recording(request: pytest.FixtureRequest) -> Iterator[Recording | No
             yield recording
         from rein_nb.store.recording_anew import put_in_place
 
-        kept = put_in_place(recording.exchanges, recording.created_at, path, shared=given is not None)
+        passed = request.node.stash.get(_PASSED, False)
+        kept = put_in_place(recording.exchanges, recording.created_at, path, shared=given is not None, whole=passed)
         if kept is not None:
             warnings.warn(kept, pytest.PytestWarning, stacklevel=1)
     finally:

@@ -94,7 +94,8 @@ async def _needed(tool: Tool, call: ToolCall) -> bool:
     check = tool.requires_approval
     if not callable(check):
         return check
-    for seen in tool.judged(call.arguments):
+    # Validators are the user's own functions, too.
+    for seen in await ask(lambda: list(tool.judged(call.arguments))):
         if await ask(check, seen):
             return True
     return False
@@ -115,10 +116,20 @@ def _takes_context(policy: Callable[..., Any]) -> bool:
 
 
 class Question:
-    """One open request for a decision. Only the first answer counts; it may come from any thread."""
+    """One open request for a decision. Only the first answer counts; it may come from any thread.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    Parameters
+    ----------
+    loop
+        The run's.
+    timeout_s
+        Seconds after `begin` at which it is denied; None for never.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float | None = None) -> None:
         self._loop = loop
+        self._timeout_s = timeout_s
+        self._timer: asyncio.TimerHandle | None = None
         self._answer: asyncio.Future[tuple[Verdict, str | None]] = loop.create_future()
 
     def decide(self, verdict: Literal["allow", "deny", "always"], reason: str | None = None) -> None:
@@ -131,6 +142,15 @@ class Question:
                 self._answer.set_result((verdict, reason))
 
         self._soon(settle)
+
+    def begin(self) -> None:
+        """Have the time run: the question is before those who can answer it. In the loop's thread."""
+        if self._timeout_s is not None and self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_s, self._expired, self._timeout_s)
+
+    def _expired(self, timeout_s: float) -> None:
+        if not self._answer.done():
+            self._answer.set_result(("deny", f"nobody decided within {timeout_s:g} s"))
 
     def _soon(self, work: Callable[[], None]) -> None:
         try:
@@ -146,8 +166,8 @@ class Question:
         self._answer.cancel()
         return None
 
-    async def wait(self, token: CancellationToken, timeout_s: float | None) -> tuple[Verdict, str | None] | None:
-        """The decision; None when the run was stopped first. A question left open for `timeout_s` seconds is denied."""
+    async def wait(self, token: CancellationToken) -> tuple[Verdict, str | None] | None:
+        """The decision; None when the run was stopped first."""
         stop: asyncio.Future[None] = self._loop.create_future()
 
         def stopped() -> None:
@@ -156,13 +176,11 @@ class Question:
 
         detach = token.on_cancel(lambda: self._soon(stopped))
         try:
-            await asyncio.wait((self._answer, stop), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self._answer, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             detach()
+            if self._timer is not None:
+                self._timer.cancel()
             if not stop.done():
                 stop.cancel()
-        if self._answer.done():
-            return self._answer.result()
-        if token.is_cancelled:
-            return None
-        return "deny", f"nobody decided within {timeout_s:g} s"
+        return self._answer.result() if self._answer.done() else None

@@ -1,14 +1,17 @@
 """Asking the user's own functions: hooks, approvals, checks, compaction. They may be plain or async, take their time, and raise anything.
 
-A plain one runs in a thread of its own, for it may block and the event loop is shared by all runs; an async one runs on the loop.
+A plain one runs in a thread, for it may block and the event loop is shared by all runs; an async one runs on the loop. A run's plain ones
+are asked one after the other, as they would be on the loop: two that ask a person would speak at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 from collections.abc import Callable, Collection, Coroutine
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rein_nb.ir.errors import said
@@ -23,6 +26,9 @@ T = TypeVar("T")
 
 GRACE_S = 2.0
 """How long the functions that look at a stopped run's last results may take, all together, seconds."""
+
+
+_one_by_one: ContextVar[asyncio.Lock | None] = ContextVar("rein_nb_one_by_one", default=None)
 
 
 class Stopped(Exception):
@@ -45,7 +51,8 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         if is_async(function):
             return await function(*arguments)
-        answer = await call_in_thread(lambda: _plainly(function, *arguments), callable_name(function))
+        async with _one_by_one.get() or contextlib.nullcontext():
+            answer = await call_in_thread(lambda: _plainly(function, *arguments), callable_name(function))
         return await answer if inspect.isawaitable(answer) else answer
     except KeyboardInterrupt as exc:
         raise EndsRun(exc) from exc
@@ -110,6 +117,14 @@ def as_flag(answer: Any) -> bool | None:
     return None
 
 
+def _asking(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], asyncio.Future[T]]:
+    async def in_turn() -> T:
+        _one_by_one.set(run.one_by_one)
+        return await asked()
+
+    return lambda: asyncio.ensure_future(in_turn())
+
+
 async def stoppable(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What the functions asked say, as long as the run goes on.
 
@@ -118,7 +133,7 @@ async def stoppable(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]]) 
     Stopped
         When the run was stopped first; they are cancelled.
     """
-    ended = await run_guarded(lambda: asyncio.ensure_future(asked()), run.token, None)
+    ended = await run_guarded(_asking(run, asked), run.token, None)
     return cast(T, _answer(ended))
 
 
@@ -131,13 +146,13 @@ async def within_grace(run: RunState, asked: Callable[[], Coroutine[Any, Any, T]
         When they did not answer in time.
     """
     if not run.token.is_cancelled:
-        ended = await run_guarded(lambda: asyncio.ensure_future(asked()), run.token, None, notice_s=GRACE_S)
+        ended = await run_guarded(_asking(run, asked), run.token, None, notice_s=GRACE_S)
         return cast(T, _answer(ended))
     now = time.monotonic()
     if run.grace_ends is None:
         run.grace_ends = now + GRACE_S
     left = max(0.0, run.grace_ends - now)
-    ended = await run_guarded(lambda: asyncio.ensure_future(asked()), CancellationToken(), left)
+    ended = await run_guarded(_asking(run, asked), CancellationToken(), left)
     return cast(T, _answer(ended))
 
 

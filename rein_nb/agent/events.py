@@ -187,6 +187,8 @@ class ApprovalRequested(Event):
         Why it is asked about.
     decide
         Called with ``"allow"``, ``"deny"`` or ``"always"``, and a reason that the model reads.
+    begin
+        The loop's own: has the time run after which it is denied. A sub-agent's question waits until it is put.
     asked_by
         Where a sub-agent asks: the id of this run's own call that is the sub-agent. None where `call` is this run's.
     """
@@ -198,6 +200,7 @@ class ApprovalRequested(Event):
     decide: Callable[[Literal["allow", "deny", "always"], str | None], None] | None = field(
         default=None, repr=False, metadata={"private": True}
     )
+    begin: Callable[[], None] | None = field(default=None, repr=False, metadata={"private": True})
 
 
 @dataclass(slots=True, kw_only=True)

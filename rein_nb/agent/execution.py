@@ -103,7 +103,6 @@ class _Together:
     """
 
     def __init__(self, size: int) -> None:
-        self._undecided = size
         self._decided: list[bool] = [False] * size
         self._running = 0
         self._alone = False
@@ -111,10 +110,8 @@ class _Together:
         self.started: set[int] = set()
 
     async def may_start(self, run: RunState, place: int) -> bool:
-        """Whether the limit of tool calls lets the call in this place run, which it counts then."""
-        while (left := run.tool_calls_left()) is not None and 0 < left < self._undecided:
-            if all(self._decided[:place]):
-                break
+        """Whether the limit of tool calls lets the call in this place run, which it counts then. It waits for earlier ones that may take the last."""
+        while (left := run.tool_calls_left()) is not None and 0 < left <= self._decided[:place].count(False):
             await self._change()
         if left is not None and left <= 0:
             return False
@@ -124,7 +121,6 @@ class _Together:
     def decided(self, place: int) -> None:
         """Say that the call in this place was started or refused."""
         self._decided[place] = True
-        self._undecided -= 1
         self._tell()
 
     @asynccontextmanager
@@ -312,12 +308,12 @@ async def _approval(run: RunState, call: ToolCall, tool: Tool, ctx: ToolContext[
     if verdict == "ask" and call.name in run.always_allowed:
         return None  # an answer to this question, and to no other policy
     if verdict == "ask":
-        question = Question(run.loop)
+        question = Question(run.loop, run.setup.approval_timeout_s)
         run.questions.append((call.name, question))
         try:
-            run.emit(ApprovalRequested(call=call, reason=reason, decide=question.decide))
+            run.ask(ApprovalRequested(call=call, reason=reason, decide=question.decide, begin=question.begin))
             if run.interactive:
-                decision = await question.wait(run.token, run.setup.approval_timeout_s)
+                decision = await question.wait(run.token)
             else:
                 # A listener may still decide while it hears the question.
                 decision = await question.at_once() or ("deny", "it needs an approval, and nobody is there to give it")

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
+from dataclasses import replace
 from typing import Any
 
 from rein_nb import aio
-from rein_nb.agent.events import AgentEvent
+from rein_nb.agent.events import AgentEvent, ModelCallStart
 from rein_nb.agent.result import AgentResult
 from rein_nb.agent.speaking import SpeaksToRun
 from rein_nb.agent.state import RunState, raise_for
@@ -130,8 +131,10 @@ class AgentRun(SpeaksToRun):
     # -- following it -----------------------------------------------------------------------------
 
     def _hear(self, event: AgentEvent) -> None:
+        # What is sent grows with the run; kept for every turn it would grow with its square.
+        kept = replace(event, messages=[], options={}) if isinstance(event, ModelCallStart) else event
         with self._lock:
-            self._events.append(event)
+            self._events.append(kept)
             listeners = tuple(self._listeners)
         for listener in listeners:
             listener(event)

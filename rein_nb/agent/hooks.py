@@ -126,7 +126,10 @@ async def after_tool_call(
     problems: list[str] = []
     for hook in hooks:
         try:
-            answer = await ask(hook, own_arguments(call), result, ctx)
+            shown = own_copy(result)
+            answer = await ask(hook, own_arguments(call), shown, ctx)
+            if answer is None and not _equal(shown, result):
+                answer = shown  # changed in place
             if answer is not None:
                 result = to_result(call, answer, DEFAULT_MAX_CHARS)
         except (AbortRun, EndsRun):
@@ -136,14 +139,23 @@ async def after_tool_call(
     return result, problems
 
 
-async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) -> ModelRequest:
+async def before_request(
+    hooks: Sequence[BeforeRequest], request: ModelRequest, copies: dict[int, tuple[Message, Message]]
+) -> ModelRequest:
     """The request as the hooks left it. What a hook raises is raised.
 
     The hooks see copies of the messages. One that they left as it was is sent as the transcript's own: encoders know a history by its objects.
+
+    Parameters
+    ----------
+    copies
+        By a message's id, it and the copy of it that hooks have seen and left alone; kept for the next request.
     """
     own = {}
     for index, message in enumerate(request.messages):
-        request.messages[index] = copy = own_copy(message)
+        known = copies.get(id(message))
+        copy = known[1] if known is not None and known[0] is message else own_copy(message)
+        request.messages[index] = copy
         own[id(copy)] = (copy, message)
     for hook in hooks:
         answer = await ask(hook, request)
@@ -159,10 +171,12 @@ async def before_request(hooks: Sequence[BeforeRequest], request: ModelRequest) 
                 f"return None, the request or a list of messages"
             )
     _check_request(request)
-    for index, message in enumerate(request.messages):
-        copy, original = own.get(id(message), (None, message))
+    copies.clear()
+    for copy, original in own.values():
         if _equal(copy, original):
-            request.messages[index] = original
+            copies[id(original)] = (original, copy)
+    untouched = {id(copy): original for original, copy in copies.values()}
+    request.messages = [untouched.get(id(message), message) for message in request.messages]
     return request
 
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rein_nb.agent.approvals import Policy, Question
@@ -124,6 +124,10 @@ class RunState:
         self.resumptions = 0
         self.fallbacks = deque(setup.fallback)
         self.interactive = setup.interactive if setup.interactive is not None else watched
+        self.nested = False
+        self.one_by_one = asyncio.Lock()  # the user's plain functions: see `rein_nb.agent.asking`
+        self.hook_copies: dict[int, tuple[Message, Message]] = {}
+        self.no_summary_of = 0
         self.questions: list[tuple[str, Question]] = []
         self.always_allowed = always_allowed if always_allowed is not None else set()
         self.steering: deque[Message] = deque()
@@ -272,13 +276,7 @@ class RunState:
         """What a tool or hook is given."""
         return ToolContext(
             on_usage=self.add_delegated,
-            on_question=lambda question: self.call_soon(
-                lambda: self.emit(
-                    ApprovalRequested(
-                        call=question.call, reason=question.reason, decide=question.decide, asked_by=call.id
-                    )
-                )
-            ),
+            on_question=lambda question: self.call_soon(lambda: self.ask(replace(question, asked_by=call.id))),
             interactive=self.interactive,
             call=own_arguments(call),
             deps=self.setup.deps,
@@ -287,6 +285,12 @@ class RunState:
             turn=self.turn,
             on_progress=on_progress,
         )
+
+    def ask(self, question: ApprovalRequested) -> None:
+        """Put a question. Its time runs from now on, unless this run is itself a sub-agent's: then from when it is put further up."""
+        self.emit(question)
+        if not self.nested and question.begin is not None:
+            question.begin()
 
     def add_usage(self, usage: Usage) -> None:
         """Count a model call's usage towards the run's."""

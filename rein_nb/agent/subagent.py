@@ -45,6 +45,7 @@ def agent_tool(agent: Agent, name: str | None, description: str | None, options:
         sub._always_allowed = agent._always_allowed  # what is allowed for good is so for its next call, too
         asked = {"signal": ctx.token, "on_event": (*agent._setup.on_event, _Follower(ctx))}
         run = sub._new_run(prompt, asked, watched=ctx.interactive)
+        run.nested = True
         token = _depth.set(depth + 1)
         try:
             result = raise_for(run, await sub._shielded(run))
@@ -121,6 +122,8 @@ class _Follower:
                 self._open = replace(question, decide=self._decider(question))
                 if self._ctx.on_question is not None:
                     self._ctx.on_question(self._open)
+                elif question.begin is not None:
+                    question.begin()
 
     def _decider(self, question: ApprovalRequested) -> Decide:
         def decide(verdict: Literal["allow", "deny", "always"], reason: str | None = None) -> None:

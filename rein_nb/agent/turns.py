@@ -41,6 +41,9 @@ MALFORMED_RETRIES = 2
 _FRAME = frozenset({StreamStart, StreamRetry, StreamDone, StreamError})
 """The events of a model call that are about the call, and not about its message."""
 
+_MORE = 1.1
+"""How much larger a transcript is before a summary is asked for again that no model could make."""
+
 _UNKNOWN_WINDOW_KEEP = 16_000
 """Tokens kept after an overflow of a window whose size nobody told, at most half of what the transcript seems to have."""
 
@@ -194,7 +197,7 @@ async def _request(run: RunState) -> hooks.ModelRequest:
     )
     if setup.before_request:
         request.options = dict(request.options)
-        request = await stoppable(run, lambda: hooks.before_request(setup.before_request, request))
+        request = await stoppable(run, lambda: hooks.before_request(setup.before_request, request, run.hook_copies))
     return request
 
 
@@ -277,7 +280,9 @@ def window(run: RunState) -> int | None:
 
 async def _keep_within_window(run: RunState) -> None:
     limit = window(run)
-    if limit is not None and run.meter.tokens(run.messages, run.compaction) > limit * run.setup.context.fill:
+    used = run.meter.tokens(run.messages, run.compaction)
+    # A summary that no model could make is not paid for again at every turn.
+    if limit is not None and used > max(limit * run.setup.context.fill, run.no_summary_of * _MORE):
         await compact_now(run, "the context window is nearly full", needed=False)
 
 
@@ -340,6 +345,7 @@ async def _summary(run: RunState, older: list[Message], needed: bool) -> str | N
     then = "the older messages are left out without one" if needed else "the older messages are still sent"
     run.emit(Notice(kind="warning", message=f"no summary could be made ({why}); {then}"))
     if not needed:
+        run.no_summary_of = run.meter.tokens(run.messages, run.compaction)
         raise NoSummary
     return None
 

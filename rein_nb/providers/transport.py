@@ -21,6 +21,8 @@ import logging
 import os
 import ssl
 import threading
+import urllib.parse
+import urllib.request
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -370,31 +372,34 @@ def _http_timeouts(timeouts: Timeouts) -> Any:
     return httpx2.Timeout(connect=timeouts.connect_s, read=None, write=write, pool=timeouts.connect_s)
 
 
-def uses_aiohttp() -> bool:
-    """Whether the SDKs' aiohttp backend is used: less CPU a chunk, and no SOCKS proxies.
+def uses_aiohttp(base_url: str) -> bool:
+    """Whether the SDKs' aiohttp backend is used for an address: less CPU a chunk, and no SOCKS proxies.
 
-    It is not where ``REIN_NB_TRANSPORT`` is ``default``, where the environment names a SOCKS proxy, and where there is no aiohttp.
+    It is not where ``REIN_NB_TRANSPORT`` is ``default``, where the address is reached through a SOCKS proxy, and where there is no aiohttp.
     """
-    if os.environ.get("REIN_NB_TRANSPORT") == "default" or socks_proxy() is not None:
+    if os.environ.get("REIN_NB_TRANSPORT") == "default" or socks_proxy(base_url):
         return False
     return importlib.util.find_spec("aiohttp") is not None
 
 
-def socks_proxy() -> str | None:
-    """The variable that names a SOCKS proxy (``ALL_PROXY``, ``HTTPS_PROXY``, ``HTTP_PROXY``, in any case); None when none does."""
-    for name in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"):
-        for spelled in (name.lower(), name):
-            if os.environ.get(spelled, "").lower().startswith("socks"):
-                return spelled
-    return None
+def socks_proxy(base_url: str) -> bool:
+    """Whether the environment (``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, in any case) sends this address through a SOCKS proxy."""
+    address = urllib.parse.urlsplit(base_url)
+    if not address.hostname or urllib.request.proxy_bypass(address.hostname):
+        return False
+    proxies = urllib.request.getproxies()
+    return (proxies.get(address.scheme) or proxies.get("all") or "").lower().startswith("socks")
 
 
-def _http_client(sdk: Any, config: Config) -> Any:
-    kind = sdk.DefaultAioHttpClient if uses_aiohttp() else sdk.DefaultAsyncHttpxClient
-    if (name := socks_proxy()) is not None and importlib.util.find_spec("socksio") is None:
-        raise ValueError(f"{name} names a SOCKS proxy, for which a package is missing: pip install socksio")
-    # A key in a header of its own would follow a redirect to another host.
-    return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context(), follow_redirects=False)
+def _http_client(sdk: Any, config: Config, base_url: str) -> Any:
+    kind = sdk.DefaultAioHttpClient if uses_aiohttp(base_url) else sdk.DefaultAsyncHttpxClient
+    try:
+        # A key in a header of its own would follow a redirect to another host.
+        return kind(timeout=_http_timeouts(config.timeouts), verify=_ssl_context(), follow_redirects=False)
+    except ImportError as exc:
+        raise ValueError(
+            "the environment names a SOCKS proxy, for which a package is missing: pip install socksio"
+        ) from exc
 
 
 _LOGGERS = (
@@ -562,7 +567,7 @@ def _make_openai(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> Any:
         max_retries=0,
         timeout=_http_timeouts(config.timeouts),
         default_headers=headers,
-        http_client=_http_client(openai, config),
+        http_client=_http_client(openai, config, endpoint.base_url),
     )
     if keyless:
         # The SDK looks for the omitted header in the request's own headers alone, and would refuse to send without a key.
@@ -583,7 +588,7 @@ def _make_anthropic(endpoint: Endpoint, config: Config, spec: ProviderSpec) -> A
         max_retries=0,
         timeout=_http_timeouts(config.timeouts),
         default_headers=endpoint.headers,
-        http_client=_http_client(anthropic, config),
+        http_client=_http_client(anthropic, config, endpoint.base_url),
     )
 
 

@@ -23,7 +23,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import AgentResult, Turn
 from rein_nb.ir import Completion, Message
-from rein_nb.store.database import RecordRefused, SessionDeleted, StoreBusy, StoreError
+from rein_nb.store.database import RecordRefused, SessionDeleted, StoreBusy
 from rein_nb.store.forking import forks
 from rein_nb.store.records import (
     EVENT,
@@ -143,7 +143,7 @@ class Autosave:
         except SessionDeleted as exc:
             self.pending, self._busy, self._gone = [], False, True
             _tell(f"the run is not being saved any more: {exc}")
-        except StoreError as exc:
+        except Exception as exc:  # the store's fault, or the machine's: nothing is given up
             self._busy = isinstance(exc, StoreBusy)
             if self._busy:
                 self._again_at = time.monotonic() + self._pause_s
@@ -186,7 +186,7 @@ class Autosave:
 
 
 def _is_the_records_fault(exc: Exception) -> bool:
-    return isinstance(exc, RecordRefused) or not isinstance(exc, StoreError)
+    return isinstance(exc, RecordRefused | TypeError | ValueError | RecursionError | OverflowError)
 
 
 def _tell(text: str) -> None:

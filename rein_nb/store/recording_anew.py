@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
+import hashlib
+import sqlite3
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +15,12 @@ from rein_nb.store.recording_exchange import Exchange, Header, read_records, req
 from rein_nb.store.records import new_id
 
 _LONGEST_WAIT_S = 10.0
-"""How long another process that puts a recording in place is waited for, seconds. One that takes longer has died."""
+"""How long another process that puts a recording in place is waited for, seconds."""
 
 
-def put_in_place(new: Sequence[Exchange], created_at: float, path: Path, *, shared: bool) -> str | None:
+def put_in_place(
+    new: Sequence[Exchange], created_at: float, path: Path, *, shared: bool, whole: bool = True
+) -> str | None:
     """Put what was recorded anew into the file. Returns what to tell where the old answers stay instead, as they do when the new ones are faults.
 
     Parameters
@@ -30,6 +33,8 @@ def put_in_place(new: Sequence[Exchange], created_at: float, path: Path, *, shar
         The recording.
     shared
         Whether others may have answers in the file: those to other requests stay.
+    whole
+        Whether this is all that is asked: a test that failed halfway may not have come to the rest, which stays then, too.
 
     Raises
     ------
@@ -42,15 +47,16 @@ def put_in_place(new: Sequence[Exchange], created_at: float, path: Path, *, shar
         return None
     with _alone(path):
         old, begun = _old(path)
-        made, kept = _merged(old, new) if shared else _better(old, new)
+        merge = shared or not whole
+        made, kept = _merged(old, new, faults=whole or not old) if merge else _better(old, new)
         if made is not old:
-            _replace(path, Header(begun if shared and old else created_at), made)
+            _replace(path, Header(begun if merge and old else created_at), made)
     if not kept:
         return None
     error = kept[0].error
     why = f"{error.kind}: {error.message}" if error is not None else ""
     return (
-        f"the recording {path} stays as it was{' for what failed' if shared else ''}: {len(kept)} of {len(_by_key(new))} requests "
+        f"the recording {path} stays as it was{'' if made is old else ' for what failed'}: {len(kept)} of {len(_by_key(new))} requests "
         f"got no answer now ({why}); to record that all the same, remove the file first"
     )
 
@@ -73,17 +79,24 @@ def _better(old: Sequence[Exchange], new: Sequence[Exchange]) -> tuple[Sequence[
     return (old, faults) if old and len(faults) > len(_faults(old)) else (new, [])
 
 
-def _merged(old: Sequence[Exchange], new: Sequence[Exchange]) -> tuple[Sequence[Exchange], list[Exchange]]:
-    """(old answers, with the new ones in the place of those to the same requests; new faults that are left out for old answers)."""
+def _merged(
+    old: Sequence[Exchange], new: Sequence[Exchange], *, faults: bool
+) -> tuple[Sequence[Exchange], list[Exchange]]:
+    """(old answers, with the new ones in the place of those to the same requests; new faults that are left out for them).
+
+    `faults` is whether a fault is taken where there is no old answer; the old ones themselves come back where nothing is taken.
+    """
     known, asked = _by_key(old), _by_key(new)
     left_out = []
     for key, same in asked.items():
         before = known.get(key, [])
-        if before and before[-1].error is None and same[-1].error is not None:
+        if same[-1].error is not None and (not faults or (before and before[-1].error is None)):
             left_out.append(same[-1])
         else:
             # Another test may ask the same, and more often.
             known[key] = [*same, *before[len(same) :]]
+    if len(left_out) == len(asked):
+        return old, left_out
     return [exchange for same in known.values() for exchange in same], left_out
 
 
@@ -107,19 +120,12 @@ def _replace(path: Path, header: Header, exchanges: Sequence[Exchange]) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """No other process puts something into this file meanwhile."""
+    """No other process puts something into this file meanwhile. The lock ends with the process that holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(f"{path.name}.lock")
-    until = time.monotonic() + _LONGEST_WAIT_S
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            break
-        except FileExistsError:
-            if time.monotonic() > until:
-                lock.unlink(missing_ok=True)
-            time.sleep(0.02)
+    lock = Path(tempfile.gettempdir()) / f"rein_nb-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]}.lock"
+    database = sqlite3.connect(lock, timeout=_LONGEST_WAIT_S, isolation_level=None)
     try:
+        database.execute("BEGIN EXCLUSIVE")
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        database.close()

@@ -206,7 +206,15 @@ def _items(value: Any) -> Any:
     items = []
     for item in value:  # not list(value): one call in C could not be stopped
         items.append(item)
+        if len(items) > _MOST_READ and type(value).__module__ != "builtins":
+            raise ValueError(
+                f"the tool returned a {type(value).__name__} of more than {_MOST_READ:,} items; return a list of those that are wanted"
+            )
     return items
+
+
+_MOST_READ = 1_000_000
+"""Items of a lazy iterator that are read, but for a generator, which does its own work: one over an endless source would fill the memory."""
 
 
 def _is_lazy(value: Any) -> bool:

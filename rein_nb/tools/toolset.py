@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,8 @@ from rein_nb.ir import ToolSpec
 from rein_nb.tools.decorator import as_tool
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.tool import Tool
+
+_log = logging.getLogger("rein_nb.tools")
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +74,7 @@ class Toolset:
     def __init__(self, tools: Iterable[Any] | Toolset = ()) -> None:
         self._lock = threading.RLock()
         self._items: list[Tool | _Member] = []
-        self._hidden: frozenset[str] = frozenset()
+        self._hidden: tuple[Tool, ...] = ()
         self._version = 0
         self._seen: tuple[int, ...] = ()
         self._cache: dict[str, Tool] = {}
@@ -141,7 +144,7 @@ class Toolset:
             if name in own:
                 self._items.remove(own[name])
             else:
-                self._hidden |= {name}
+                self._hidden = (*self._hidden, self[name])  # another of that name may come
             self._version += 1
 
     def _check_free(self, names: Iterable[str]) -> None:
@@ -167,16 +170,19 @@ class Toolset:
             if stamp == self._seen:
                 return self._cache
             # An agent may be running by now: what cannot be had is left out, and told.
-            tools = self._gathered(lambda problem: warnings.warn(f"a tool is left out: {problem}", stacklevel=4))
+            problems: list[str] = []
+            tools = self._gathered(problems.append)
             self._cache, self._seen = tools, stamp
             self._specs = [made.spec() for made in tools.values()]
+            for problem in problems:
+                _tell(f"a tool is left out: {problem}")
             return tools
 
     def _gathered(self, problem: Callable[[str], None]) -> dict[str, Tool]:
         tools: dict[str, Tool] = {}
         for item in self._items:
             for made in [item] if isinstance(item, Tool) else item.tools(problem):
-                if made.name in self._hidden and made is not item:
+                if made is not item and any(made is one for one in self._hidden):
                     continue
                 if made.name in tools:
                     problem(f"there is already a tool named {made.name!r}")
@@ -281,6 +287,13 @@ def _several(tools: Iterable[Any] | Toolset) -> Iterable[Any]:
     if not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"a toolset is made from a list of tools, not from one {type(tools).__name__}")
     return tools
+
+
+def _tell(text: str) -> None:
+    try:
+        warnings.warn(text, UserWarning, stacklevel=5)
+    except UserWarning:  # where warnings are errors, this one would end a run
+        _log.warning(text)
 
 
 def _refuse(problem: str) -> None:

@@ -24,5 +24,5 @@ def http(request, monkeypatch):
     """Both of the SDKs' HTTP backends, one after the other."""
     if request.param == "aiohttp":
         pytest.importorskip("aiohttp")
-    monkeypatch.setattr(transport, "uses_aiohttp", lambda: request.param == "aiohttp")
+    monkeypatch.setattr(transport, "uses_aiohttp", lambda base_url: request.param == "aiohttp")
     return request.param

@@ -67,20 +67,37 @@ def test_an_http_proxy_is_used(name: str, proxy: Proxy, http: str, monkeypatch: 
     assert proxy.asked == ["POST http://provider.invalid/v1/chat/completions HTTP/1.1"]
 
 
-@pytest.mark.parametrize("name", ["ALL_PROXY", "https_proxy"])
+@pytest.mark.parametrize("name", ["ALL_PROXY", "http_proxy"])
 @pytest.mark.parametrize("scheme", ["socks5", "SOCKS5h"])
 def test_a_socks_proxy_is_not_asked_in_http(
     name: str, scheme: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, f"{scheme}://127.0.0.1:{proxy.server_port}")
-    assert not transport.uses_aiohttp(), "which knows none"
+    assert not transport.uses_aiohttp("http://provider.invalid/v1"), "which knows none"
     if importlib.util.find_spec("socksio") is None:
-        with pytest.raises(InvalidRequest, match=f"{name} names a SOCKS proxy.*pip install socksio"):
+        with pytest.raises(InvalidRequest, match=r"a SOCKS proxy.*pip install socksio"):
             ask()
     assert proxy.asked == []
 
 
+@pytest.mark.parametrize(
+    "more", [{"NO_PROXY": "provider.invalid,localhost"}, {"http_proxy": "{here}"}, {"HTTP_PROXY": "{here}"}], ids=str
+)
+def test_a_socks_proxy_for_other_addresses_is_no_matter(
+    more: dict[str, str], proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    for name, value in more.items():
+        monkeypatch.setenv(name, value.format(here=f"http://127.0.0.1:{proxy.server_port}"))
+    assert transport.uses_aiohttp("http://provider.invalid/v1")
+    if "NO_PROXY" not in more:
+        assert ask() == "hi"
+        return
+    llm = LLM.named("openai-compatible/m", base_url=f"http://localhost:{proxy.server_port}/v1", max_retries=0)
+    assert llm.chat("x").text == "hi"
+
+
 def test_the_environment_chooses_the_backend(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert transport.uses_aiohttp(), "it comes with every installation"
+    assert transport.uses_aiohttp("http://provider.invalid/v1"), "it comes with every installation"
     monkeypatch.setenv("REIN_NB_TRANSPORT", "default")
-    assert not transport.uses_aiohttp()
+    assert not transport.uses_aiohttp("http://provider.invalid/v1")

@@ -223,7 +223,7 @@ def test_an_answer_is_never_replaced_by_a_fault(pytester: pytest.Pytester, fault
     result.stdout.fnmatch_lines(
         [f"*test_own.jsonl stays as it was: 1 of 1 requests got no answer now ({said}); to record *"]
     )
-    result.stdout.fnmatch_lines(["*shared.jsonl stays as it was for what failed: 1 of 1 requests got no answer now*"])
+    result.stdout.fnmatch_lines(["*shared.jsonl stays as it was: 1 of 1 requests got no answer now*"])
     assert [file.read_bytes() for file in files] == before
     assert not [*path.parent.rglob("*.part"), *path.parent.rglob("*.lock")]
     path.write_text(good)
@@ -287,3 +287,26 @@ def test_a_run_that_is_killed_leaves_the_recording_as_it_was(pytester: pytest.Py
     path.write_text(path.read_text().replace('ask("first", "one")', 'ask("first", "1"); import os; os._exit(9)'))
     pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", "--rein-nb=record", "-p", "no:xdist")
     assert (path.parent / "shared.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("given", ["", '("shared.jsonl")'])
+def test_a_test_that_fails_halfway_loses_none_of_what_it_did_not_come_to(pytester: pytest.Pytester, given: str) -> None:
+    three = """
+        import pytest
+        import rein_nb as rn
+
+        LLM = rn.LLM.named("openai-compatible/m", base_url="{url}/v1", api_key="k", max_retries=0)
+
+        @pytest.mark.rein_nb_recording{given}
+        def test_three():
+            for n, text in enumerate(["a", "b", "c"]):
+                LLM.chat(text)
+                {then}
+    """
+    with serve_recording([chat("recorded")], repeat=True) as server:
+        path = pytester.makepyfile(test_it=three.format(url=server.base_url, given=given, then="pass"))
+        run(pytester, "--rein-nb=record").assert_outcomes(passed=1)
+        path.write_text(path.read_text().replace("pass", "assert n", 1))
+        run(pytester, "--rein-nb=record").assert_outcomes(failed=1)
+    (file,) = path.parent.rglob("*.jsonl")
+    assert len(file.read_text().splitlines()) == 1 + 3

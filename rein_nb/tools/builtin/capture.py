@@ -101,6 +101,16 @@ class _Router:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.captures.get(threading.get_ident(), self._others), name)
 
+    # Python looks these up on the class.
+    def __enter__(self) -> _Router:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.captures.get(threading.get_ident(), self._others))
+
 
 _lock = threading.Lock()
 _routers: dict[str, _Router] = {}

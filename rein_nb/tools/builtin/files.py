@@ -14,7 +14,7 @@ from rein_nb.ir import ToolResult
 from rein_nb.tools.builtin import listing, matcher
 from rein_nb.tools.builtin.editing import encoded, replaced
 from rein_nb.tools.builtin.reading import read_result, whole_text
-from rein_nb.tools.builtin.rooted import NotAFile, Root
+from rein_nb.tools.builtin.rooted import NotAFile, Root, spelled
 from rein_nb.tools.context import ToolContext
 
 MAX_EDIT = 16 * 2**20
@@ -99,7 +99,8 @@ class Files:
             found = listing.entries(here)
         marks = {"folder": "/", "link": "@", "special": "?"}
         lines = [
-            f"{entry.path}{marks.get(entry.kind, '')}" + (f"  {entry.size:,}" if entry.size is not None else "")
+            f"{spelled(entry.path)}{marks.get(entry.kind, '')}"
+            + (f"  {entry.size:,}" if entry.size is not None else "")
             for entry in found[: listing.MAX_ENTRIES]
         ]
         if len(found) > listing.MAX_ENTRIES:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import itertools
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -218,10 +216,19 @@ def find(root: Root, pattern: str, path: str, left_out: NotSearched) -> Iterator
                 yield entry
 
 
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
 def _alternatives(pattern: str) -> list[str]:
-    """The patterns that one with ``{a,b}`` stands for."""
-    pieces = re.split(r"\{([^{}]*,[^{}]*)\}", pattern)
-    options = [piece.split(",") if index % 2 else [piece] for index, piece in enumerate(pieces)]
-    if math.prod(map(len, options)) > MAX_ALTERNATIVES:
-        raise ValueError(f"the pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} alternatives")
-    return ["".join(chosen) for chosen in itertools.product(*options)]
+    """The patterns that one with ``{a,b}`` stands for, innermost braces first."""
+    waiting, made = [pattern], []
+    while waiting:
+        one = waiting.pop()
+        found = _BRACES.search(one)
+        if found is None:
+            made.append(one)
+        else:
+            waiting.extend(one[: found.start()] + choice + one[found.end() :] for choice in found[1].split(","))
+        if len(waiting) + len(made) > MAX_ALTERNATIVES:
+            raise ValueError(f"the pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} alternatives")
+    return list(dict.fromkeys(made))

@@ -301,7 +301,10 @@ class MCPServer:
                 "The tool may have taken effect; the next call connects anew."
             )
             return self._failed(ctx, tool, text, exc)
-        return to_tool_result(ctx.call, answer.meta[SENT], self.name, tool)
+        sent = (answer.meta or {}).get(SENT)
+        if sent is None:  # none that `carried` takes: it asks for input, or is of a kind of its own
+            sent = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return to_tool_result(ctx.call, sent, self.name, tool)
 
     def _failed(self, ctx: ToolContext[Any], tool: str, text: str, exc: Exception | None) -> ToolResult:
         """The result of a call that got no answer; `exc` is None when it was not made."""

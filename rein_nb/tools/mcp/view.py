@@ -35,6 +35,9 @@ class View(Toolset):
         self._prefix = prefix
         self._approve = approve
 
+    def __copy__(self) -> Toolset:
+        return Toolset([self])  # the server goes on to keep this one
+
     def update(self, listed: list[Any]) -> None:
         """Take over the server's list."""
         names = tool_names([found.name for found in listed], self._prefix)

@@ -46,7 +46,7 @@ class Exchange:
         if response.status_code < 400:
             return
         try:
-            number = loads(response.request.content).get("id")
+            number = _same(loads(response.request.content).get("id"))
         except (ValueError, AttributeError, RuntimeError):  # the end of a session, or a stream: no request of ours
             return
         said = {"status": response.status_code, "reason": response.reason_phrase, "body": ""}
@@ -59,12 +59,12 @@ class Exchange:
     def sent(self, message: Any) -> None:
         """Note what goes out."""
         method, params = getattr(message, "method", None), getattr(message, "params", None) or {}
-        number = getattr(message, "id", None)
+        number = _same(getattr(message, "id", None))
         if method is not None and number is not None:
             self._asked[number] = method
         elif method == "notifications/cancelled":
-            self._asked.pop(params.get("requestId"), None)
-            self._refused.pop(params.get("requestId"), None)
+            self._asked.pop(_same(params.get("requestId")), None)
+            self._refused.pop(_same(params.get("requestId")), None)
 
     def received(self, item: Any) -> Any:
         """What the session gets of a message or of a failed attempt to read one."""
@@ -77,32 +77,32 @@ class Exchange:
         result = getattr(message, "result", None)
         if getattr(message, "method", None) is not None:
             return item
-        method, refused = self._asked.pop(message.id, None), self._refused.pop(message.id, None)
+        number = _same(message.id)
+        method, refused = self._asked.pop(number, None), self._refused.pop(number, None)
         error = getattr(message, "error", None)
         if refused is not None and error is not None:
             error.message += f" (HTTP {refused['status']} {refused['reason']})"
             error.data = {"http": refused} if error.data is None else {"http": refused, "data": error.data}
         if isinstance(result, dict):
-            if method == "tools/call":
-                message.result = carried(result)
-            elif method == "tools/list":
-                message.result = self._listed(result)
+            message.result = self._answered(method, result)
         return item
+
+    def _answered(self, method: str | None, result: dict[str, Any]) -> dict[str, Any]:
+        if method == "tools/call":
+            return carried(result)
+        return self._listed(result) if method == "tools/list" else result
 
     def _unreadable(self, exc: Exception) -> Any:
         """The answer to a waiting request that the package could not read; None when it was none."""
         from mcp.types import ErrorData, JSONRPCError, JSONRPCResponse
 
         data, text = _what_was_read(exc)
-        number = data.get("id") if isinstance(data, dict) else _number(text)
+        number = _same(data.get("id") if isinstance(data, dict) else _number(text))
         if not isinstance(number, int | str) or number not in self._asked:
             return None
         if isinstance(data, dict) and isinstance(data.get("result"), dict):
-            item = JSONRPCResponse(jsonrpc="2.0", id=number, result=data["result"])
-            method = self._asked.pop(number)
-            if method in ("tools/call", "tools/list"):
-                item.result = carried(item.result) if method == "tools/call" else self._listed(item.result)
-            return item
+            result = self._answered(self._asked.pop(number), data["result"])
+            return JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
         self._asked.pop(number)
         kept = clean_json(data) if isinstance(data, dict) else clean_text(text[:_KEPT_CHARS])
         return JSONRPCError(
@@ -127,6 +127,13 @@ class Exchange:
                 tools.append(taken)
         cursor = result.get("nextCursor")
         return {**result, "tools": tools, "nextCursor": cursor if isinstance(cursor, str) else None}
+
+
+def _same(number: Any) -> Any:
+    """An id as the session compares it: a server may send a number back as text."""
+    from mcp.shared.dispatcher import coerce_request_id
+
+    return coerce_request_id(number) if isinstance(number, str) else number
 
 
 def carried(result: dict[str, Any]) -> dict[str, Any]:
