@@ -155,7 +155,7 @@ class _Conversion:
 
     def _container(self, value: Any) -> Any:
         kind = type(value)
-        if defines(kind, "__pydantic_serializer__"):
+        if isinstance(value, BaseModel) or "__pydantic_serializer__" in vars(kind):
             return self.convert(self._dumped(value))
         if isinstance(value, Mapping):
             return self._mapping(value)
@@ -169,7 +169,7 @@ class _Conversion:
         if isinstance(value, _AS_LIST):
             return self._items(list(value))
         if isinstance(value, Set):
-            return _ordered(self._items(value))
+            return _ordered(self._items(list(value)))
         if any(base.__module__ == "sqlite3" and base.__name__ == "Row" for base in kind.__mro__):
             return self._pairs(list(zip(value.keys(), value, strict=True)))
         if is_frame(value):  # before arrays: a Series has what an array has, and labels

@@ -100,6 +100,18 @@ def test_a_pydantic_dataclass_keeps_what_is_excluded_to_itself() -> None:
     assert shown(Point(1)).details == {"x": 1}
 
 
+def test_a_plain_dataclass_made_of_a_pydantic_one_has_its_own_fields() -> None:
+    @pydantic_dataclass
+    class Base:
+        x: int
+
+    @dataclasses.dataclass
+    class Further(Base):
+        y: int = 2
+
+    assert shown(Further(1)).details == {"x": 1, "y": 2}
+
+
 def test_what_pydantic_cannot_write_is_written_as_elsewhere() -> None:
     model = Anything(
         value=np.arange(2), more=np.datetime64("2024-01-01T00:00:00", "ns"), binary=b"\xff\xfe", bad=float("nan")
