@@ -104,8 +104,8 @@ class _Conversion:
         kind = type(value)
         if kind is str:
             return clean_text(value)
-        if kind is int:  # within others: what has more digits than Python writes must not cost the rest
-            return value if -_LONGEST < value < _LONGEST or not self._open else hex(value)
+        if kind is int:  # Python writes no more than 4,300 digits, and would fail at the whole
+            return value if -_LONGEST < value < _LONGEST else hex(value)
         if kind is float:
             return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
         # By the class itself, and not by what a mock or a proxy says of it.

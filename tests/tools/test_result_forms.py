@@ -369,6 +369,8 @@ async def test_a_mock_is_shown_as_a_mock(mock: Any) -> None:
 def test_a_part_that_cannot_be_written_does_not_cost_the_rest() -> None:
     long = 10**5_000
     assert shown({"n": long, "a": 1}).details == {"n": hex(long), "a": 1}
+    assert shown(long).text == "[a number that cannot be written: it has about 5,000 digits]"
+    assert shown(long).details == {"hex": hex(long)}
 
     class Closed(dict[str, int]):
         def items(self) -> Any:
