@@ -104,8 +104,8 @@ class _Conversion:
         kind = type(value)
         if kind is str:
             return clean_text(value)
-        if kind is int:  # within others: what has more digits than Python writes must not cost the rest
-            return value if -_LONGEST < value < _LONGEST or not self._open else hex(value)
+        if kind is int:  # Python writes no more than 4,300 digits, and would fail at the whole
+            return value if -_LONGEST < value < _LONGEST else hex(value)
         if kind is float:
             return value if math.isfinite(value) else str(value).replace("nan", "NaN").replace("inf", "Infinity")
         # By the class itself, and not by what a mock or a proxy says of it.
@@ -155,7 +155,7 @@ class _Conversion:
 
     def _container(self, value: Any) -> Any:
         kind = type(value)
-        if defines(kind, "__pydantic_serializer__"):
+        if isinstance(value, BaseModel) or "__pydantic_serializer__" in vars(kind):
             return self.convert(self._dumped(value))
         if isinstance(value, Mapping):
             return self._mapping(value)
@@ -169,7 +169,7 @@ class _Conversion:
         if isinstance(value, _AS_LIST):
             return self._items(list(value))
         if isinstance(value, Set):
-            return _ordered(self._items(value))
+            return _ordered(self._items(list(value)))
         if any(base.__module__ == "sqlite3" and base.__name__ == "Row" for base in kind.__mro__):
             return self._pairs(list(zip(value.keys(), value, strict=True)))
         if is_frame(value):  # before arrays: a Series has what an array has, and labels

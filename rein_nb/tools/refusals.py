@@ -22,11 +22,12 @@ def accepts_string(schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
     )
 
 
-def described_errors(exc: ValidationError) -> list[str]:
+def described_errors(exc: ValidationError, path: tuple[int | str, ...] = ()) -> list[str]:
+    """One line for each of the first errors; `path` leads to the value that was validated."""
     errors = exc.errors(include_url=False, include_context=False)
     lines = []
     for error in errors[:8]:
-        where = ".".join(str(step) for step in error["loc"]) or "arguments"
+        where = ".".join(str(step) for step in (*path, *error["loc"])) or "arguments"
         if error["type"] == "missing":
             lines.append(f"- {where}: missing, and required")
         else:

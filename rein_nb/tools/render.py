@@ -100,15 +100,12 @@ def _render_data(value: Any) -> Rendered:
         return _render_repr(value, str(why))
     except Exception as exc:  # its own code, that was to hand out what it holds
         return _render_repr(value, f"its parts cannot be read: {describe_error(exc)}")
+    if isinstance(value, int) and isinstance(data, str):
+        text = f"[a number that cannot be written: it has about {value.bit_length() * 0.30103:,.0f} digits]"
+        return Rendered([TextPart(text=text)], {"hex": data}, whole=True)
     if isinstance(data, str):
         return Rendered([TextPart(text=data)])
-    try:
-        text = json.dumps(data, ensure_ascii=False)
-    except ValueError as why:  # a number of more digits than Python writes
-        return Rendered(
-            [TextPart(text=f"[a {type(value).__name__} that cannot be written: {why}]")], {"type": type(value).__name__}
-        )
-    return Rendered([TextPart(text=text)], data, whole=True)
+    return Rendered([TextPart(text=json.dumps(data, ensure_ascii=False))], data, whole=True)
 
 
 def _render_repr(value: Any, why: str) -> Rendered:

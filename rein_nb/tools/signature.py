@@ -31,6 +31,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from rein_nb.ir.base import loads
+from rein_nb.tools import lazy
 from rein_nb.tools.annotations import eager
 from rein_nb.tools.arguments import KINDS, Arguments, Kind, Slot, arranged
 from rein_nb.tools.callables import callable_name, docstring, is_context, owner_of, unwrap, visible_parameters
@@ -136,6 +137,7 @@ class Signature:
             self._add(definitions, parameter.name, annotation, default, kind, docs.parameters)
         self.model = self._build(definitions)
         self.schema = self._json_schema()
+        self._lazy = lazy.is_lazy([self.model.__pydantic_core_schema__, self._extra and self._extra.core_schema])
 
     def _add(
         self, definitions: dict[str, Any], name: str, annotation: Any, default: Any, kind: Kind, docs: dict[str, str]
@@ -277,6 +279,13 @@ class Signature:
                 values = self.model.model_validate(decoded)
             except ValidationError:
                 raise InvalidArguments(self._refusal(described_errors(exc) + problems)) from exc
+        if self._lazy and not problems:
+            try:
+                for field in self._fields:
+                    vars(values)[field.attribute] = lazy.read(getattr(values, field.attribute), (field.wire,))
+                lazy.read(more)
+            except lazy.WrongItem as exc:
+                problems += described_errors(exc.cause, exc.path)
         if problems:
             raise InvalidArguments(self._refusal(problems))
         return arranged(self._slots, values, more, context)

@@ -100,6 +100,18 @@ def test_a_pydantic_dataclass_keeps_what_is_excluded_to_itself() -> None:
     assert shown(Point(1)).details == {"x": 1}
 
 
+def test_a_plain_dataclass_made_of_a_pydantic_one_has_its_own_fields() -> None:
+    @pydantic_dataclass
+    class Base:
+        x: int
+
+    @dataclasses.dataclass
+    class Further(Base):
+        y: int = 2
+
+    assert shown(Further(1)).details == {"x": 1, "y": 2}
+
+
 def test_what_pydantic_cannot_write_is_written_as_elsewhere() -> None:
     model = Anything(
         value=np.arange(2), more=np.datetime64("2024-01-01T00:00:00", "ns"), binary=b"\xff\xfe", bad=float("nan")
@@ -357,6 +369,8 @@ async def test_a_mock_is_shown_as_a_mock(mock: Any) -> None:
 def test_a_part_that_cannot_be_written_does_not_cost_the_rest() -> None:
     long = 10**5_000
     assert shown({"n": long, "a": 1}).details == {"n": hex(long), "a": 1}
+    assert shown(long).text == "[a number that cannot be written: it has about 5,000 digits]"
+    assert shown(long).details == {"hex": hex(long)}
 
     class Closed(dict[str, int]):
         def items(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import typing
 from collections.abc import Generator, Iterable, Iterator
 from decimal import Decimal
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pytest
 import typing_extensions
-from pydantic import AliasChoices, AliasPath, BaseModel, Field
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field
 
 from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.tools import Progress, Tool, ToolContext, ToolDefinitionError, tool
@@ -187,6 +188,51 @@ async def test_iterables_within_others_and_bare_ones() -> None:
     assert (await called(f, a={"x": [1]}, b=[[2]], c=[3])).details == [{"x": [1]}, [[2]], [3], []]
     for wrong in ({"a": {"x": ["y"]}}, {"b": [["y"]]}):
         assert "Invalid arguments" in (await called(f, **{"a": {}, "b": [], "c": [], **wrong})).text
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+    xs: Iterable[int] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    xs: Iterable[int]
+    within: list[Frozen] = dataclasses.field(default_factory=list)
+
+
+class Keyed(typing_extensions.TypedDict):
+    xs: Iterable[Iterable[int]]
+
+
+async def test_iterables_within_models_are_checked_before_the_call() -> None:
+    seen: list[Any] = []
+
+    def f(
+        model: Frozen, held: Held | None = None, keyed: Keyed | None = None, pair: tuple[Frozen, int] | None = None
+    ) -> None:
+        seen.append([model.xs, held and [held.xs, *(one.xs for one in held.within)], keyed, pair and pair[0].xs])
+
+    refused = await called(f, model={"xs": [1, "x"]})
+    assert (
+        "- model.xs.1: Input should be a valid integer, unable to parse string as an integer, got 'x'" in refused.text
+    )
+    for wrong, where in (
+        ({"held": {"xs": [], "within": [{"xs": ["x"]}]}}, "held.within.0.xs.0"),
+        ({"keyed": {"xs": [[1], ["x"]]}}, "keyed.xs.1.0"),
+        ({"pair": [{"xs": ["x"]}, 1]}, "pair.0.xs.0"),
+    ):
+        assert f"- {where}: " in (await called(f, **{"model": {}, **wrong})).text
+    assert seen == []
+
+    def more(**more: Frozen) -> Any:
+        return {key: model.xs for key, model in more.items()}
+
+    assert "- a.xs.0: " in (await called(more, a={"xs": ["x"]})).text
+    assert (await called(more, a={"xs": [1]})).details == {"a": [1]}
+    right = {"held": {"xs": [1], "within": [{"xs": [2]}]}, "keyed": {"xs": [[3]]}, "pair": [{"xs": [4]}, 1]}
+    assert not (await called(f, model={"xs": [0]}, **right)).is_error
+    assert seen == [[[0], [[1], [2]], {"xs": [[3]]}, [4]]]
 
 
 async def test_an_iterator_is_one() -> None:
