@@ -14,14 +14,24 @@ from rein_nb.tools.names import ToolDefinitionError
 
 
 def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that holds the annotations: behind partials, bound methods, decorators and ``__call__``."""
+    """The function that holds the annotations: behind partials, bound methods, decorators and ``__call__``.
+
+    Raises
+    ------
+    ToolDefinitionError
+        When what wraps what goes round in a circle.
+    """
+    seen: list[Any] = []  # what is kept here cannot be made again under the same id
     while True:
+        if any(fn is one for one in seen):
+            raise ToolDefinitionError(f"{callable_name(seen[0])!r} wraps itself (__wrapped__)")
+        seen.append(fn)
         if isinstance(fn, functools.partial | functools.partialmethod):
             fn = fn.func
         elif inspect.ismethod(fn) or isinstance(fn, staticmethod | classmethod):
             fn = fn.__func__
-        elif hasattr(fn, "__wrapped__"):
-            fn = fn.__wrapped__
+        elif _has(fn, "__wrapped__"):
+            fn = fn.__wrapped__  # type: ignore[attr-defined]
         elif inspect.isfunction(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):
             return fn
         elif inspect.ismethod(getattr(fn, "__call__", None)):  # noqa: B004 - the bound __call__ is wanted, not a test
@@ -30,11 +40,17 @@ def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn
 
 
+def _has(fn: Any, name: str) -> bool:
+    """Whether there is such an attribute, and not only an object that answers to every name."""
+    return inspect.getattr_static(fn, name, None) is not None
+
+
 def callable_name(fn: Callable[..., Any]) -> str:
     """The name a callable goes by; the class's name for a callable object."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+    name = getattr(fn, "__name__", None)
+    return name if name and isinstance(name, str) else type(fn).__name__
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

@@ -26,6 +26,10 @@ from rein_nb.tools.threads import ToolStopped, run_in_thread
 STOP_GRACE_S = 2.0
 """How long a cancelled coroutine may take to wind down before it is left to itself, seconds."""
 
+AGAIN_S = 10.0
+"""How long a stopped thread then has for its own cleaning up before the exception is raised again, seconds: it may have caught it by
+mistake, as an ``except:`` in a loop does. Each further time it has twice as long."""
+
 THREAD_GRACE_S = 0.5
 """How long a cancelled thread may take to notice its token before an exception is raised inside it, seconds."""
 
@@ -34,7 +38,7 @@ class EndsRun(Exception):
     """Carries a KeyboardInterrupt out of a tool: raised inside a task it would tear down the event loop itself."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(repr(cause))
+        super().__init__(type(cause).__name__)
         self.cause = cause
 
 
@@ -149,13 +153,30 @@ def _swallow(work: asyncio.Future[Any]) -> None:
         work.exception()
 
 
+_AWAITED = 8
+"""How often a value is awaited that is awaitable again: some objects give themselves."""
+
+
+def _is(value: Any, test: Callable[[Any], bool]) -> bool:
+    try:
+        return test(value)
+    except Exception:  # its class cannot be asked
+        return False
+
+
+def _is_async_iterator(value: Any) -> bool:
+    return isinstance(value, AsyncIterator) and not is_mock(value)
+
+
 async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call on the loop; awaits what it returns and collects async generators."""
     try:
         value = fn(*args, **kwargs)
-        if inspect.isawaitable(value):
+        for _ in range(_AWAITED):
+            if not _is(value, inspect.isawaitable):
+                break
             value = await value
-        if isinstance(value, AsyncIterator) and not is_mock(value):
+        if _is(value, _is_async_iterator):
             return [item async for item in value]
         return _read(value)
     except KeyboardInterrupt as exc:
@@ -249,9 +270,9 @@ class _Worker:
         try:
             try:
                 value = self._work()
-            except ToolStopped:
-                return False
             except BaseException as exc:
+                if self._raised:  # whatever became of it on its way: nobody waits any more
+                    return False
                 error = exc
             finally:
                 with self._lock:
@@ -270,25 +291,30 @@ class _Worker:
             return
         if error is None:
             self._future.set_result(value)
-        elif isinstance(error, KeyboardInterrupt):
+        elif issubclass(type(error), KeyboardInterrupt):
             self._future.set_exception(EndsRun(error))
-        elif isinstance(error, StopIteration):  # a future refuses it
-            self._future.set_exception(RuntimeError(f"the tool raised StopIteration: {error}"))
         else:
-            self._future.set_exception(error)
+            try:
+                self._future.set_exception(error)
+            except Exception:  # a future refuses a StopIteration, and what cannot be asked for its class
+                self._future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
 
     def settled(self, future: asyncio.Future[Any]) -> None:
         if not future.cancelled():
             return
         with self._lock:
             if not self._over:
-                # Not by the loop, which may be closed before the time is over.
-                self._stopper = threading.Timer(THREAD_GRACE_S, self._raise_inside)
-                self._stopper.daemon = True
-                self._stopper.start()
+                self._stop_after(THREAD_GRACE_S, AGAIN_S)
 
-    def _raise_inside(self) -> None:
+    def _stop_after(self, wait_s: float, again_s: float) -> None:
+        # Not by the loop, which may be closed before the time is over.
+        self._stopper = threading.Timer(wait_s, self._raise_inside, (again_s,))
+        self._stopper.daemon = True
+        self._stopper.start()
+
+    def _raise_inside(self, again_s: float) -> None:
         with self._lock:
             if self._ident is not None:
                 self._raised = True
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._ident), ctypes.py_object(ToolStopped))
+                self._stop_after(again_s, 2 * again_s)

@@ -24,6 +24,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from rein_nb.ir.base import clean_text
+from rein_nb.ir.errors import said
 from rein_nb.tools.frames import array_data, defines, frame_data, is_array, is_missing, is_mock, scalar_text
 from rein_nb.tools.frames import is_frame as is_frame
 
@@ -120,7 +121,10 @@ class _Conversion:
         except NotJsonable:
             if not self._others_as_text:
                 raise
-            return _text_of(value)
+        except Exception as exc:  # its own code failed
+            if not self._others_as_text:
+                raise NotJsonable(f"its parts cannot be read: {type(exc).__name__}: {said(exc)}") from exc
+        return _text_of(value)
 
     def _nested(self, value: Any) -> Any:
         if id(value) in self._open:
@@ -144,7 +148,7 @@ class _Conversion:
         if isinstance(value, enum.Enum):
             return self.convert(value.value)
         if isinstance(value, str):
-            return clean_text(str(value))
+            return clean_text(characters(value))
         if isinstance(value, _AS_TEXT):
             return str(value)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -213,7 +217,13 @@ class _Conversion:
             try:
                 return dump()
             except Exception as exc:
-                raise NotJsonable(f"its own serialization failed: {type(exc).__name__}: {exc}") from exc
+                computed = getattr(type(value), "__pydantic_computed_fields__", None)
+                if not computed or type(value).model_dump is not BaseModel.model_dump:  # a dump of its own
+                    raise NotJsonable(f"its own serialization failed: {type(exc).__name__}: {said(exc)}") from exc
+                fields = type(value).__pydantic_fields__.items()  # a computed field that fails
+                return {
+                    name: getattr(value, name) for name, field in fields if not field.exclude and hasattr(value, name)
+                }
 
 
 def _field_names(kind: Any) -> list[str] | None:
@@ -236,17 +246,24 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        return _key(key.value)
     if isinstance(key, str):
-        return clean_text(str(key))
+        return clean_text(characters(key))
     if isinstance(key, bool) or key is None:
         return {True: "true", False: "false", None: "null"}[key]
     if isinstance(key, _TIMES):
         return str(key.isoformat())
-    if isinstance(key, enum.Enum):
-        return _key(key.value)
     if isinstance(key, bytes):
         return _bytes_text(key)
-    return clean_text(str(key))
+    if isinstance(key, int) and not -_LONGEST < key < _LONGEST:
+        return hex(key)
+    return _text_of(key)
+
+
+def characters(text: str) -> str:
+    """Those of a string of any class: its own ``str`` may say something else."""
+    return str.__str__(text) if issubclass(type(text), str) else str(text)
 
 
 def _text_of(value: Any) -> str:

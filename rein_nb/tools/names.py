@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,7 +62,9 @@ class Names:
         while True:
             try:
                 hints = typing_extensions.get_type_hints(holder, self._globals, names, include_extras=True)
-                return modern(hints[parameter])
+                hint = hints[parameter]
+                typing.Annotated[hint, None]  # refuses what is no type at all
+                return modern(hint)
             except NameError as exc:
                 missing = exc.name or str(exc).split("'")[1]
                 found = self._live_class(missing) if missing not in names else None
@@ -71,7 +74,7 @@ class Names:
                         f"function; define it at module level, or make the tool where the name is visible"
                     ) from exc
                 names = self._locals = {**names, missing: found}
-            except (TypeError, SyntaxError) as exc:
+            except Exception as exc:  # an annotation is code
                 raise ToolDefinitionError(
                     f"tool {tool!r}: the annotation of parameter {parameter!r} is not a type: {exc}"
                 ) from exc

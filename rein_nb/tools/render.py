@@ -5,6 +5,7 @@ The model gets at most `max_chars` characters; what is longer is cut, visibly, a
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import math
@@ -15,7 +16,7 @@ from rein_nb.ir import MediaPart, TextPart, ToolCall, ToolResult
 from rein_nb.ir.base import clean_text
 from rein_nb.tools.errors import describe_error
 from rein_nb.tools.frames import frame_data, has, is_array, is_frame, is_mock
-from rein_nb.tools.jsonable import NotJsonable, to_jsonable
+from rein_nb.tools.jsonable import NotJsonable, characters, to_jsonable
 
 DEFAULT_MAX_CHARS = 40_000
 """Characters of one result that the model gets, about 10,000 tokens."""
@@ -63,10 +64,17 @@ def render(value: Any) -> Rendered:
         return Rendered([TextPart(text="(done; the tool returned nothing)")])
     if type(value) in _PLAIN:
         return _render_data(value)
+    try:
+        return _render_other(value)
+    except Exception as exc:  # its own code failed where nobody expects it to: its class, its length, its parts
+        return _render_repr(value, f"it cannot be read: {describe_error(exc)}")
+
+
+def _render_other(value: Any) -> Rendered:
     if is_mock(value):
         return _render_repr(value, "a mock has no JSON form")
-    if isinstance(value, str):
-        return Rendered([TextPart(text=clean_text(str(value)))])
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        return Rendered([TextPart(text=clean_text(characters(value)))])
     if isinstance(value, TextPart | MediaPart):
         return Rendered([value])
     if isinstance(value, bytes | bytearray | memoryview):
@@ -123,7 +131,8 @@ def _render_mixed(value: list[Any] | tuple[Any, ...]) -> Rendered:
         piece = render(item)
         content.extend(piece.content)
         details.append(piece.details)
-    return Rendered(content, details if any(item is not None for item in details) else None)
+    some = any(item is not None for item in details)
+    return Rendered(content, to_jsonable(details, others_as_text=True) if some else None)
 
 
 def _render_bytes(data: bytes) -> Rendered:
@@ -154,7 +163,9 @@ def sniff(data: bytes) -> MediaPart | None:
 
 
 def _picture_like(value: Any) -> bool:
-    return (isinstance(value, bytes) and sniff(value) is not None) or _picture_source(value) is not None
+    return (isinstance(value, bytes | bytearray) and sniff(bytes(value)) is not None) or _picture_source(
+        value
+    ) is not None
 
 
 def _picture_source(value: Any) -> tuple[Any, str] | None:
@@ -163,9 +174,9 @@ def _picture_source(value: Any) -> tuple[Any, str] | None:
         return None
     if has(value, "savefig"):
         return value, "savefig"
-    if has(value, "figure"):
+    if has(value, "get_figure"):  # an axes; `figure` alone is any object's attribute
         try:
-            figure = value.figure
+            figure = value.get_figure()
         except Exception:
             return None
         if has(figure, "savefig"):
@@ -270,19 +281,20 @@ def with_whole_text(details: Any, whole: str) -> Any:
 
 def to_result(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
     """The `ToolResult` for a value; a `ToolResult` is taken over, and gets the call's id and name."""
-    if isinstance(value, ToolResult):
+    if issubclass(type(value), ToolResult):
         content, whole = cut_content(value.content, max_chars)
         details = to_jsonable(value.details, others_as_text=True)
-        return value.model_copy(
+        made: ToolResult = value.model_copy(
             update={
                 "tool_call_id": call.id, "name": value.name or call.name, "content": content,
                 "details": details if whole is None else with_whole_text(details, whole),
             }
         )  # fmt: skip
+        return made
     rendered = render(value)
     content, whole = cut_content(rendered.content, max_chars)
     details = rendered.details if whole is None or rendered.whole else with_whole_text(rendered.details, whole)
-    failed = isinstance(value, BaseException)
+    failed = issubclass(type(value), BaseException)
     return ToolResult.model_construct(
         tool_call_id=call.id, name=call.name, content=content, details=details, is_error=failed, status="error" if failed else "ok",
         type="tool_result", extra={},

@@ -234,7 +234,11 @@ class Tool:
             arguments = self._signature.validate(own_copy(call.arguments), ctx)
         except InvalidArguments as exc:
             return Outcome(outcomes.invalid_arguments(call, str(exc)))
-        except (Exception, SystemExit) as exc:  # a user's own validator failed in its own way
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as exc:  # a user's own validator failed in its own way: nothing is awaited here that could be cancelled
             return Outcome(outcomes.failed(call, exc, self.max_result_chars))
         if ctx.token.is_cancelled:
             return Outcome(outcomes.not_started(call, ctx.token.reason))
@@ -344,7 +348,10 @@ class _Kept:
 
 def _is_of_the_loop(value: Any) -> bool:
     """Whether this has to be awaited or iterated on the event loop."""
-    return inspect.isawaitable(value) or (isinstance(value, AsyncIterator) and not is_mock(value))
+    try:
+        return inspect.isawaitable(value) or (isinstance(value, AsyncIterator) and not is_mock(value))
+    except Exception:  # its class cannot be asked
+        return False
 
 
 def _is_cheap(value: Any) -> bool:
@@ -358,7 +365,9 @@ def _rendered(call: ToolCall, value: Any, max_chars: int) -> ToolResult:
     """The result for what a function returned; an error that says so when it cannot be rendered."""
     try:
         return to_result(call, value, max_chars)
-    except (Exception, SystemExit) as exc:
+    except (KeyboardInterrupt, ToolStopped):
+        raise
+    except BaseException as exc:
         failure = RuntimeError(
             f"the tool returned a {type(value).__name__} that cannot be shown: {describe_error(exc)}"
         )

@@ -17,6 +17,10 @@ from rein_nb.tools.tool import Tool
 
 _log = logging.getLogger("rein_nb.tools")
 
+_joining = threading.RLock()
+"""Held while one toolset is put into another, so that two threads cannot put two into each other. A toolset's own lock is taken before
+those of the toolsets in it, never after."""
+
 
 @dataclass(slots=True, eq=False)
 class _Member:
@@ -114,17 +118,18 @@ class Toolset:
         ToolDefinitionError
             When the name is taken, or a toolset would contain itself.
         """
-        with self._lock:
-            if isinstance(thing, Toolset):
-                if self in thing._reached():
+        if isinstance(thing, Toolset):
+            with _joining, self._lock:
+                if any(one is self for one in thing._reached()):
                     raise ToolDefinitionError("a toolset cannot contain itself, nor one that contains it")
                 if any(isinstance(item, _Member) and item.toolset is thing for item in self._items):
                     raise ToolDefinitionError("this toolset was added already, and is seen as it grows")
                 self._check_free(thing.names)
                 self._items.append(_Member(thing))
                 self._version += 1
-                return thing
-            made = as_tool(thing)
+            return thing
+        made = as_tool(thing)
+        with self._lock:
             self._check_free([made.name])
             self._items.append(made)
             self._version += 1
@@ -154,15 +159,19 @@ class Toolset:
                 f"there is already a tool named {', '.join(map(repr, taken))}; rename one, or prefix a toolset (toolset.prefixed('x_'))"
             )
 
-    def _reached(self) -> Iterator[Toolset]:
-        """This toolset and all that it holds."""
-        yield self
-        for item in self._items:
-            if isinstance(item, _Member):
-                yield from item.toolset._reached()
+    def _reached(self) -> list[Toolset]:
+        """This toolset and all in it, each once however many ways lead to it."""
+        found: dict[int, Toolset] = {}
+        waiting = [self]
+        while waiting:
+            one = waiting.pop()
+            if id(one) not in found:
+                found[id(one)] = one
+                waiting.extend(item.toolset for item in one._items if isinstance(item, _Member))
+        return list(found.values())
 
     def _stamp(self) -> tuple[int, ...]:
-        return (self._version, *(n for item in self._items if isinstance(item, _Member) for n in item.toolset._stamp()))
+        return tuple(one._version for one in self._reached())
 
     def _all(self) -> dict[str, Tool]:
         with self._lock:

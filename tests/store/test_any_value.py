@@ -63,7 +63,7 @@ def test_any_value_in_details_is_saved_and_what_follows_too(session: Session, wh
     details = session.stored_messages[2].tool_results[0].details
     assert details["beside"] == 7
     if value == HUGE:
-        assert details["value"] == "(a whole number of about 5000 digits)"
+        assert details["value"] == hex(HUGE), "the whole of it"
     assert len(session.events) > 0 or not keep_events
 
 
@@ -82,7 +82,7 @@ def test_a_call_with_a_huge_number_is_saved(session: Session) -> None:
     agent.run("go")
     (result,) = session.results
     assert result.stop_reason == "completed"
-    assert result.tool_runs[0].call.arguments == {"n": "(a whole number of about 5000 digits)", "m": 1}
+    assert result.tool_runs[0].call.arguments == {"n": hex(HUGE), "m": 1}
 
 
 @pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python has no limit")

@@ -115,7 +115,8 @@ def test_figures_are_drawn_by_what_they_can_do() -> None:
             target.write(b"\x89PNG\r\n\x1a\n" + format.encode())
 
     class Axes:
-        figure = Figure()
+        def get_figure(self) -> Figure:
+            return Figure()
 
     class Picture:
         def _repr_png_(self) -> bytes:
