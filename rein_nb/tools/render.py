@@ -131,8 +131,7 @@ def _render_mixed(value: list[Any] | tuple[Any, ...]) -> Rendered:
         piece = render(item)
         content.extend(piece.content)
         details.append(piece.details)
-    some = any(item is not None for item in details)
-    return Rendered(content, to_jsonable(details, others_as_text=True) if some else None)
+    return Rendered(content, details if any(item is not None for item in details) else None)
 
 
 def _render_bytes(data: bytes) -> Rendered:
