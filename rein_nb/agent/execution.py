@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rein_nb.agent import hooks
@@ -217,8 +217,10 @@ async def _run_call(
             await _wait_for(before)
             return await _answered(run, checked, refusal)
         checked = _without_filled_nulls(run, checked, tool)
-        ctx.call = hooks.own_arguments(checked)
-        async with together.room_for(tool):
+        if checked is not call or run.setup.before_tool_call:
+            ctx.call = hooks.own_arguments(checked)
+        # Which tool runs alone is known beforehand, but for what a hook renamed.
+        async with together.room_for(tool) if run.setup.before_tool_call else _ROOM:
             together.started.add(place)
             run.emit(ToolExecutionStart(call=checked))
             outcome = await tool.execute(checked, ctx)
@@ -231,6 +233,9 @@ async def _run_call(
     if outcome.ends_run is not None:
         run.end_with(outcome.ends_run)
     return _ended(run, checked, result, outcome)
+
+
+_ROOM = nullcontext()
 
 
 def _limit_reached(run: RunState, call: ToolCall) -> ToolResult:

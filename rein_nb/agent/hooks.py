@@ -197,7 +197,7 @@ _OWN = frozenset({"messages", "tools", "tool_choice", "output_format", "signal"}
 
 def own_arguments(call: ToolCall) -> ToolCall:
     """The call with arguments of its own, which whoever gets it may change without changing the transcript."""
-    return call.model_copy(update={"arguments": own_copy(call.arguments)})
+    return call._with(arguments=own_copy(call.arguments))
 
 
 def hook_name(hook: Any) -> str:

@@ -280,9 +280,11 @@ def window(run: RunState) -> int | None:
 
 async def _keep_within_window(run: RunState) -> None:
     limit = window(run)
+    if limit is None:
+        return
     used = run.meter.tokens(run.messages, run.compaction)
     # A summary that no model could make is not paid for again at every turn.
-    if limit is not None and used > max(limit * run.setup.context.fill, run.no_summary_of * _MORE):
+    if used > max(limit * run.setup.context.fill, run.no_summary_of * _MORE):
         await compact_now(run, "the context window is nearly full", needed=False)
 
 

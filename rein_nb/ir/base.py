@@ -55,6 +55,16 @@ class Data(BaseModel):
         set_attribute(made, "__pydantic_private__", None)
         return made
 
+    def _with(self, **values: Any) -> Self:
+        """As ``model_copy(update=values)``, without what a model could have and these have not (private attributes, extra ones)."""
+        made = self.__class__.__new__(self.__class__)
+        set_attribute = object.__setattr__
+        set_attribute(made, "__dict__", {**self.__dict__, **values})
+        set_attribute(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | values.keys())
+        set_attribute(made, "__pydantic_extra__", None)
+        set_attribute(made, "__pydantic_private__", None)
+        return made
+
     def model_dump_json(self, **options: Any) -> str:
         """As pydantic's; an unpaired surrogate (a Windows console, a tool's output) becomes U+FFFD instead of an error."""
         try:
@@ -119,6 +129,8 @@ def own_copy(value: Any) -> Any:
     >>> given
     {'at': [1, {'x': 2}]}
     """
+    if type(value) is dict and not any(isinstance(item, _HOLDERS) for item in value.values()):
+        return value.copy()
     whole = [value]
     holders: list[Any] = [whole]
     copies: dict[int, Any] = {}  # what is there twice, or in itself, is so in the copy

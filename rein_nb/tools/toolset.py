@@ -79,6 +79,7 @@ class Toolset:
         self._lock = threading.RLock()
         self._items: list[Tool | _Member] = []
         self._hidden: tuple[Tool, ...] = ()
+        self._holds_others = False
         self._version = 0
         self._seen: tuple[int, ...] = ()
         self._cache: dict[str, Tool] = {}
@@ -126,6 +127,7 @@ class Toolset:
                     raise ToolDefinitionError("this toolset was added already, and is seen as it grows")
                 self._check_free(thing.names)
                 self._items.append(_Member(thing))
+                self._holds_others = True
                 self._version += 1
             return thing
         made = as_tool(thing)
@@ -171,7 +173,7 @@ class Toolset:
         return list(found.values())
 
     def _stamp(self) -> tuple[int, ...]:
-        return tuple(one._version for one in self._reached())
+        return tuple(one._version for one in self._reached()) if self._holds_others else (self._version,)
 
     def _all(self) -> dict[str, Tool]:
         with self._lock:
@@ -239,6 +241,7 @@ class Toolset:
     def _view(self, keep: Callable[[Tool], bool] | None = None, rename: Callable[[str], str] | None = None) -> Toolset:
         view = Toolset()
         view._items.append(_Member(self, keep, rename))
+        view._holds_others = True
         view._version += 1
         if rename is not None:
             view._gathered(_refuse)
