@@ -233,7 +233,7 @@ class Agent(HasTranscript):
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             "an Agent cannot be copied or pickled: agent.fork() makes another one with the same conversation, "
-            "and its messages can be stored (agent.transcript, Session)"
+            "and its messages can be stored (agent.to_jsonl(), a Session)"
         )
 
     def _save_into(self, session: Any) -> None:

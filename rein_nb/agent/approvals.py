@@ -161,10 +161,15 @@ class Question:
     async def at_once(self) -> tuple[Verdict, str | None] | None:
         """The decision, when one was made while the question was asked; else None, and later ones are void."""
         await asyncio.sleep(0)
+        self._end()
         if self._answer.done():
             return self._answer.result()
         self._answer.cancel()
         return None
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def wait(self, token: CancellationToken) -> tuple[Verdict, str | None] | None:
         """The decision; None when the run was stopped first."""
@@ -179,8 +184,7 @@ class Question:
             await asyncio.wait((self._answer, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             detach()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._end()
             if not stop.done():
                 stop.cancel()
         return self._answer.result() if self._answer.done() else None

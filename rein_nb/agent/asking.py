@@ -52,7 +52,7 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         if is_async(function):
             return await function(*arguments)
         async with _one_by_one.get() or contextlib.nullcontext():
-            answer = await call_in_thread(lambda: _plainly(function, *arguments), callable_name(function))
+            answer = await call_in_thread(lambda: function(*arguments), callable_name(function))
         return await answer if inspect.isawaitable(answer) else answer
     except KeyboardInterrupt as exc:
         raise EndsRun(exc) from exc
@@ -68,13 +68,6 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         if is_closed(exc, task):
             raise
         raise RuntimeError(f"it raised {type(exc).__name__}: {said(exc)}") from exc
-
-
-def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except SystemExit as exc:
-        raise RuntimeError(f"it called exit({exc.code!r})") from exc
 
 
 def is_closed(exc: BaseException, task: asyncio.Task[Any] | None) -> bool:

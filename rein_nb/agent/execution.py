@@ -268,15 +268,9 @@ def _without_filled_nulls(run: RunState, call: ToolCall, tool: Tool) -> ToolCall
 
 
 def _has_null(value: Any) -> bool:
-    waiting, seen = [value], set()
-    while waiting:
-        item = waiting.pop()
-        if item is None:
-            return True
-        if isinstance(item, dict | list) and id(item) not in seen:
-            seen.add(id(item))  # a hook's arguments may hold themselves
-            waiting.extend(item.values() if isinstance(item, dict) else item)
-    return False
+    if isinstance(value, dict):
+        return any(item is None or _has_null(item) for item in value.values())
+    return isinstance(value, list) and any(item is None or _has_null(item) for item in value)
 
 
 async def _checked(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import warnings
 from typing import Any, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -150,6 +152,15 @@ def own_copy(value: Any) -> Any:
 
 
 _HOLDERS = (dict, list, Data)
+
+
+def warn(text: str, category: type[Warning], stacklevel: int) -> None:
+    """Warn in the middle of a run, about the place that `stacklevel` names (1 is the caller); where warnings are errors, log it: the warning
+    must not end what it tells of."""
+    try:
+        warnings.warn(text, category, stacklevel=stacklevel + 1)
+    except Warning:
+        logging.getLogger("rein_nb").warning(text)
 
 
 def merge_extra(base: Extra, more: Extra) -> Extra:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -23,6 +21,7 @@ from rein_nb.agent.events import (
 )
 from rein_nb.agent.result import AgentResult, Turn
 from rein_nb.ir import Completion, Message
+from rein_nb.ir.base import warn
 from rein_nb.store.database import RecordRefused, SessionDeleted, StoreBusy
 from rein_nb.store.forking import forks
 from rein_nb.store.records import (
@@ -41,8 +40,6 @@ from rein_nb.store.records import (
     shortened,
 )
 from rein_nb.store.session import Session
-
-_log = logging.getLogger("rein_nb.store")
 
 _WAIT_S = 0.05
 """How long another writer is waited for while the event loop stands still, seconds."""
@@ -115,7 +112,11 @@ class Autosave:
         try:
             records = run.records(event)
         except Exception as exc:  # whatever a tool put into its result: it must not end the saving of everything else
-            _tell(f"a record of the run could not be made and is not saved ({event.type}): {type(exc).__name__}: {exc}")
+            warn(
+                f"a record of the run could not be made and is not saved ({event.type}): {type(exc).__name__}: {exc}",
+                RuntimeWarning,
+                5,
+            )
             records = []
         if self.keep_events and not isinstance(event, AgentEnd):
             records.append(run.record(event, EVENT, _event_data(event)))
@@ -142,7 +143,7 @@ class Autosave:
                     del self.pending[0]
         except SessionDeleted as exc:
             self.pending, self._busy, self._gone = [], False, True
-            _tell(f"the run is not being saved any more: {exc}")
+            warn(f"the run is not being saved any more: {exc}", RuntimeWarning, 5)
         except Exception as exc:  # the store's fault, or the machine's: nothing is given up
             self._busy = isinstance(exc, StoreBusy)
             if self._busy:
@@ -150,7 +151,7 @@ class Autosave:
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             if not self._told:
                 self._told = True
-                _tell(f"the run is not being saved for now; it will be tried again: {exc}")
+                warn(f"the run is not being saved for now; it will be tried again: {exc}", RuntimeWarning, 5)
         else:
             self._told = self._busy = False
             self._again_at, self._pause_s = 0.0, _FIRST_PAUSE_S
@@ -167,10 +168,14 @@ class Autosave:
                     raise
                 why = exc
         else:
-            _tell(f"a record of the run could not be stored and is not saved ({record.kind}): {why}")
+            warn(f"a record of the run could not be stored and is not saved ({record.kind}): {why}", RuntimeWarning, 5)
             return
         if why is not None:
-            _tell(f"a record of the run could not be stored as it is, and was shortened ({record.kind}): {why}")
+            warn(
+                f"a record of the run could not be stored as it is, and was shortened ({record.kind}): {why}",
+                RuntimeWarning,
+                5,
+            )
 
     def _go_on(self) -> None:
         """After a run's end, write what waits as soon as that is possible. The process does not end before it."""
@@ -187,13 +192,6 @@ class Autosave:
 
 def _is_the_records_fault(exc: Exception) -> bool:
     return isinstance(exc, RecordRefused | TypeError | ValueError | RecursionError | OverflowError)
-
-
-def _tell(text: str) -> None:
-    try:
-        warnings.warn(text, RuntimeWarning, stacklevel=6)
-    except RuntimeWarning:  # where warnings are errors, this one would end the saving
-        _log.warning(text)
 
 
 def _event_data(event: Event) -> dict[str, Any]:

@@ -125,7 +125,10 @@ def _alone(path: Path) -> Iterator[None]:
     lock = Path(tempfile.gettempdir()) / f"rein_nb-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]}.lock"
     database = sqlite3.connect(lock, timeout=_LONGEST_WAIT_S, isolation_level=None)
     try:
-        database.execute("BEGIN EXCLUSIVE")
+        try:
+            database.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as exc:
+            raise OSError(f"{path} is being put in place by another process: {exc}") from exc
         yield
     finally:
         database.close()

@@ -168,6 +168,11 @@ def _is_async_iterator(value: Any) -> bool:
     return isinstance(value, AsyncIterator) and not is_mock(value)
 
 
+def is_for_loop(value: Any) -> bool:
+    """Whether what a plain function gave back is only begun, and has to be finished on the event loop."""
+    return _is(value, inspect.isawaitable) or _is(value, _is_async_iterator)
+
+
 async def call_async(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call on the loop; awaits what it returns and collects async generators."""
     try:

@@ -7,7 +7,7 @@ import copy
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,8 +20,16 @@ from rein_nb.tools.arguments import Arguments
 from rein_nb.tools.callables import callable_name, is_async, is_unbound_method, unwrap
 from rein_nb.tools.context import ToolContext
 from rein_nb.tools.errors import describe_error
-from rein_nb.tools.execute import STOP_GRACE_S, Ended, EndsRun, call_async, call_in_thread, call_sync, run_guarded
-from rein_nb.tools.frames import is_mock
+from rein_nb.tools.execute import (
+    STOP_GRACE_S,
+    Ended,
+    EndsRun,
+    call_async,
+    call_in_thread,
+    call_sync,
+    is_for_loop,
+    run_guarded,
+)
 from rein_nb.tools.jsonable import is_plain
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.options import check_options, valid_name
@@ -236,9 +244,8 @@ class Tool:
             return Outcome(outcomes.invalid_arguments(call, str(exc)))
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as exc:  # a user's own validator failed in its own way: nothing is awaited here that could be cancelled
+        except BaseException as exc:
+            # A validator of the user's own failed in its own way; nothing is awaited here that could be cancelled.
             return Outcome(outcomes.failed(call, exc, self.max_result_chars))
         if ctx.token.is_cancelled:
             return Outcome(outcomes.not_started(call, ctx.token.reason))
@@ -258,7 +265,7 @@ class Tool:
             return None if end is None else max(0.0, end - time.monotonic())
 
         ended = await run_guarded(start, ctx.token, self.timeout_s, notice_s)
-        if ended.has_value and _is_of_the_loop(ended.value):
+        if ended.has_value and is_for_loop(ended.value):
             # A plain function that hands back a coroutine: it belongs to the loop, not to the thread.
             unread = ended.value
             ended = await run_guarded(
@@ -282,7 +289,7 @@ class Tool:
         except BaseException as exc:
             kept.result = outcomes.failed(call, exc, self.max_result_chars)
             raise
-        if not _is_of_the_loop(value):
+        if not is_for_loop(value):
             kept.value, kept.returned = value, True
             kept.result = _rendered(call, value, self.max_result_chars)
         return value
@@ -344,14 +351,6 @@ class _Kept:
     value: Any = None
     returned: bool = False
     result: ToolResult | None = None
-
-
-def _is_of_the_loop(value: Any) -> bool:
-    """Whether this has to be awaited or iterated on the event loop."""
-    try:
-        return inspect.isawaitable(value) or (isinstance(value, AsyncIterator) and not is_mock(value))
-    except Exception:  # its class cannot be asked
-        return False
 
 
 def _is_cheap(value: Any) -> bool:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rein_nb.ir import ToolSpec
+from rein_nb.ir.base import warn
 from rein_nb.tools.decorator import as_tool
 from rein_nb.tools.names import ToolDefinitionError
 from rein_nb.tools.tool import Tool
-
-_log = logging.getLogger("rein_nb.tools")
 
 _joining = threading.RLock()
 """Held while one toolset is put into another, so that two threads cannot put two into each other. A toolset's own lock is taken before
@@ -186,7 +183,7 @@ class Toolset:
             self._cache, self._seen = tools, stamp
             self._specs = [made.spec() for made in tools.values()]
             for problem in problems:
-                _tell(f"a tool is left out: {problem}")
+                warn(f"a tool is left out: {problem}", UserWarning, 4)
             return tools
 
     def _gathered(self, problem: Callable[[str], None]) -> dict[str, Tool]:
@@ -299,13 +296,6 @@ def _several(tools: Iterable[Any] | Toolset) -> Iterable[Any]:
     if not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"a toolset is made from a list of tools, not from one {type(tools).__name__}")
     return tools
-
-
-def _tell(text: str) -> None:
-    try:
-        warnings.warn(text, UserWarning, stacklevel=5)
-    except UserWarning:  # where warnings are errors, this one would end a run
-        _log.warning(text)
 
 
 def _refuse(problem: str) -> None:

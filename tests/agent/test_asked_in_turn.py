@@ -130,3 +130,18 @@ async def test_a_summary_that_nobody_can_make_is_not_asked_for_at_every_turn(tur
     agent = Agent(scripted(answer, repeat=True), [look], messages=long, context=Context("summary", max_tokens=4_700))
     assert (await agent.arun("x")).text == "ok"
     assert asked == 1
+
+
+async def test_a_question_that_is_over_leaves_no_timer_behind() -> None:
+    def open_timers() -> list[Any]:
+        scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        return [timer for timer in scheduled if not timer.cancelled() and "_expired" in repr(timer)]
+
+    made = Agent(scripted(CALLS, "ok", repeat=True), [Tool(look, requires_approval=True)])
+    result = await made.arun("x")
+    assert [run.result.status for run in result.tool_runs] == ["denied"] * 3
+    assert open_timers() == []
+    async for event in made.events("y"):
+        if isinstance(event, ApprovalRequested) and event.decide is not None:
+            event.decide("allow", None)
+    assert open_timers() == []

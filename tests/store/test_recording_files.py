@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,27 @@ def test_an_exchange_that_was_damaged_is_named_when_the_file_is_opened(
     path.write_text(f"{header}\n{json.dumps(exchange)}\n")
     with pytest.raises(ValueError, match=f"line 2: no recorded exchange: .*{said}"):
         replay(path)
+
+
+def test_a_recording_is_put_in_place_by_one_at_a_time_and_a_killed_process_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rein_nb.store import recording_anew
+
+    path = tmp_path / "r.jsonl"
+    code = (
+        "import os, sys, pathlib; from rein_nb.store import recording_anew as r\n"
+        "with r._alone(pathlib.Path(sys.argv[1])): print('in', flush=True); sys.stdin.read(1); os._exit(9)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"in\n"
+        monkeypatch.setattr(recording_anew, "_LONGEST_WAIT_S", 0.05)
+        with pytest.raises(OSError, match="another process"), recording_anew._alone(path):
+            raise AssertionError("two at once")
+        other.kill()
+        other.wait(10)
+    with recording_anew._alone(path):
+        pass

@@ -17,6 +17,8 @@ asked: dict[str, Any] = {}
 
 
 def send(message: dict[str, Any]) -> None:
+    if WAY == "text_ids" and "result" in message:
+        message = {**message, "id": str(message["id"])}
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 

@@ -19,13 +19,10 @@ from rein_nb.testing import ScriptedProvider
 from rein_nb.tools import ToolDefinitionError, Toolset
 from rein_nb.tools.builtin import READING, Root, toolset
 from rein_nb.tools.builtin.listing import matches
+from tests.tools.support import use
 
 SECRET = "the secret outside"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
-
-
-async def use(tools: Toolset, name: str, **arguments: Any) -> ToolResult:
-    return await tools[name].call(ToolCall(id="1", name=name, arguments=arguments))
 
 
 @pytest.fixture

@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 
-from rein_nb.ir import ToolCall, ToolResult
+from rein_nb.ir import ToolResult
 from rein_nb.tools import Toolset
 from rein_nb.tools.builtin import READING, Root, toolset
+from tests.tools.support import use
 
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-
-
-async def use(tools: Toolset, name: str, **arguments: Any) -> ToolResult:
-    return await tools[name].call(ToolCall(id="1", name=name, arguments=arguments))
 
 
 @pytest.fixture

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rein_nb.ir import ToolCall, ToolResult
 from rein_nb.stream import CancellationToken
 from rein_nb.tools import Toolset
 from rein_nb.tools.builtin import matcher, toolset
-
-
-async def use(tools: Toolset, name: str, **arguments: Any) -> ToolResult:
-    return await tools[name].call(ToolCall(id="1", name=name, arguments=arguments))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "ws"
-    folder.mkdir()
-    return folder
+from tests.tools.support import use
 
 
 @pytest.fixture

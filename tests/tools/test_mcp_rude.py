@@ -16,14 +16,15 @@ import pytest
 
 from rein_nb import aio
 from rein_nb.agent import Agent
-from rein_nb.ir import InvalidRequest, MediaPart, ToolCall, ToolResult
+from rein_nb.ir import InvalidRequest, MediaPart, ToolCall
 from rein_nb.ir.redaction import redact
 from rein_nb.testing import ScriptedProvider
-from rein_nb.tools import ToolContext, Toolset
+from rein_nb.tools import Toolset
 from rein_nb.tools.mcp import MCPError, MCPServer
 from rein_nb.tools.mcp.credentials import secrets_in
 from rein_nb.tools.mcp.errlog import ErrorLog
 from tests.tools.mcp_rude_http import CALLS, RudeHttp
+from tests.tools.support import use
 
 pytest.importorskip("mcp")
 
@@ -32,11 +33,6 @@ SCRIPT = Path(__file__).with_name("mcp_rude_server.py")
 
 def rude(way: str = "", *more: str) -> list[str]:
     return [sys.executable, str(SCRIPT), way, *more]
-
-
-async def use(tools: Toolset, name: str, **arguments: Any) -> ToolResult:
-    call = ToolCall(id="1", name=name, arguments=arguments)
-    return await tools[name].call(call, ToolContext(call=call))
 
 
 async def eventually(condition: Any, seconds: float = 10.0) -> bool:
@@ -397,3 +393,10 @@ async def _left() -> list[str]:
 
 def running(mark: str) -> bool:
     return mark in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+async def test_a_server_that_sends_ids_back_as_text_is_understood() -> None:
+    async with MCPServer(rude("text_ids"), timeout_s=10.0) as server:
+        noted = await use(server.toolset(), "noted")
+        assert (noted.status, noted.details["blocks"][0]["_meta"]) == ("ok", {"k": 1})
+        assert (await use(server.toolset(), "not_a_list")).text == "just text"
